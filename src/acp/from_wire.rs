@@ -124,7 +124,7 @@ fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Err
             add_blob(parts, BlobResourceContents::new(it.data, uri).mime_type(it.mime_type));
         }
         ContentBlock::Image(it) => parts.push(PromptPart::Image(image(it.data)?)),
-        ContentBlock::Audio(it) => parts.push(PromptPart::Audio(audio(it.mime_type, it.data)?)),
+        ContentBlock::Audio(it) => parts.push(PromptPart::Audio(audio(&it.mime_type, it.data)?)),
         _ => return Err(unsupported("this kind of content")),
     }
     Ok(())
@@ -176,8 +176,9 @@ fn image(data: String) -> Result<Media, Error> {
     })
 }
 
-/// Checks a recording.
-fn audio(mime: String, data: String) -> Result<Media, Error> {
+/// Checks a recording. A browser names its codec, too: `audio/webm;codecs=opus`.
+fn audio(label: &str, data: String) -> Result<Media, Error> {
+    let mime = label.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_mime =
         mime.chars().all(|letter| letter.is_ascii_alphanumeric() || "/.+-".contains(letter));
     let is_valid = mime.starts_with("audio/") && mime.len() < 100 && is_mime;
@@ -219,6 +220,20 @@ mod tests {
         ];
         for (sent, expected) in table {
             assert_eq!(folder_in(sent.into(), None), PathBuf::from(expected), "{sent}");
+        }
+    }
+
+    #[test]
+    fn the_type_of_a_recording_may_name_its_codec() {
+        for (label, expected) in [
+            ("audio/webm;codecs=opus", Some("audio/webm")),
+            ("Audio/OGG; codecs=\"opus\"", Some("audio/ogg")),
+            ("audio/mpeg", Some("audio/mpeg")),
+            ("video/webm;codecs=vp8", None),
+            ("audio/\"x\"", None),
+        ] {
+            let read = audio(label, "AAAA".to_owned()).ok().map(|recording| recording.mime);
+            assert_eq!(read.as_deref(), expected, "{label}");
         }
     }
 

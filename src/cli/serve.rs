@@ -16,7 +16,7 @@ use crate::acp;
 use turnwright_config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
 use turnwright_terminal::block_on_with_stop;
-use turnwright_types::error_text::io_error_text;
+use turnwright_types::error_text::with_path;
 use turnwright_types::redact;
 use turnwright_types::secret::{self, Secret};
 
@@ -135,11 +135,10 @@ pub(super) fn parse_url(text: &str) -> Result<Url, &'static str> {
 fn given_token(config: &Config, file: Option<&Path>) -> CliResult<Option<Secret>> {
     let Some(file) = file else { return Ok(config.serve_token().cloned()) };
     let file = secret::register_secret_file(file);
-    let text = std::fs::read_to_string(&file).map_err(|error| {
-        CliError::Other(format!("{}: {}", file.display(), io_error_text(&error)))
-    })?;
-    match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
-        Some(token) => Ok(Some(Secret::from(token.to_owned()))),
-        None => Err(CliError::Other(format!("{}: the first line is empty", file.display()))),
-    }
+    let text = std::fs::read_to_string(&file).map_err(|error| with_path(&file, &error))?;
+    // It may be the line that `serve` has printed, and programs of Windows put a mark before it.
+    let line = text.lines().next().unwrap_or_default();
+    let token = line.split_once("TURNWRIGHT_SERVE_TOKEN=").map_or(line, |(_, token)| token);
+    let given = Secret::from_variable(token);
+    Ok(Some(given.ok_or_else(|| format!("{}: the first line is empty", file.display()))?))
 }

@@ -2,11 +2,12 @@
 //! characters, and without base64 data that the receiver cannot use.
 
 use std::path::Path;
+use std::slice;
 
 use serde_json::{Map, Value, json};
 
 use crate::tools::ToolOutcome;
-use turnwright_mcp::{ResultBlock, SchemaValidator, ToolResult, bounded_text};
+use turnwright_mcp::{ResultBlock, SchemaValidator, ToolResult, bounded_text, parse_block};
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
 use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::Media;
@@ -104,16 +105,12 @@ impl OutcomeBuilder {
                 self.add_line(format!("[resource {uri}: {}{size}, not shown]", mime_prefix(&mime)));
             }
             ResultBlock::Link { uri, name, mime, description, size: bytes } => {
-                let size = bytes.map(format_bytes);
-                let details: Vec<_> =
-                    [one_line(&mime), size.unwrap_or_default(), one_line(&description)]
-                        .into_iter()
-                        .filter(|text| !text.is_empty())
-                        .collect();
-                let details = if details.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({})", details.join(", "))
+                let size = bytes.map(format_bytes).unwrap_or_default();
+                let mut facts = vec![one_line(&mime), size, one_line(&description)];
+                facts.retain(|fact| !fact.is_empty());
+                let details = match facts.join(", ") {
+                    none if none.is_empty() => none,
+                    some => format!(" ({some})"),
                 };
                 let name = one_line(&name);
                 let uri = one_line(&uri);
@@ -224,23 +221,34 @@ fn media_summary(kind: &str, mime: &str, data: &str) -> Value {
     json!({ "type": kind, "mimeType": one_line(mime), "bytes": data.len() / 4 * 3 })
 }
 
-/// Returns true if the texts of a result repeat all of its structured content. A server wraps a value that is not
-/// an object as `{"result": …}`, and may give each item of a list a text of its own.
+/// Returns true if the blocks of a result repeat all of its structured content. A server wraps a value that is not
+/// an object as `{"result": …}`, and may give each item of a list a block of its own.
 fn is_told_in(structured: &Value, blocks: &[ResultBlock]) -> bool {
     let inner = match structured.as_object() {
         Some(fields) if fields.len() == 1 => fields.get("result").unwrap_or(structured),
         _ => structured,
     };
-    let texts: Vec<_> = blocks.iter().filter_map(block_text).map(str::trim).collect();
+    let mut texts = blocks.iter().filter_map(block_text).map(str::trim);
     let compact = structured.to_string();
-    if compact == "{}" {
-        return true;
-    }
-    texts.iter().any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
-        || inner.as_array().is_some_and(|items| {
-            items.len() == texts.len()
-                && texts.iter().zip(items).all(|(text, item)| says(text, item))
-        })
+    let items = inner.as_array().map_or(slice::from_ref(inner), Vec::as_slice);
+    compact == "{}"
+        || texts.any(|text| says(text, structured) || says(text, inner) || text.contains(&compact))
+        || items.len() == blocks.len()
+            && items.iter().zip(blocks).all(|(item, block)| repeats(item, block))
+}
+
+/// Returns true if an item of structured content is the block, as FastMCP lists it there, or says the same. An item
+/// with fields that no such block has says more.
+fn repeats(item: &Value, block: &ResultBlock) -> bool {
+    let known = match item["type"].as_str() {
+        Some("resource_link") => "type uri name title description mimeType size annotations _meta",
+        _ => "type text data mimeType resource annotations _meta",
+    };
+    let is_block = item.as_object().is_some_and(|fields| {
+        fields.iter().all(|(key, value)| value.is_null() || known.split(' ').any(|own| own == key))
+    });
+    is_block && parse_block(item).decoded() == *block
+        || block_text(block).is_some_and(|text| says(text.trim(), item))
 }
 
 /// Returns true if the text is the value, as it is or as JSON.
@@ -258,11 +266,7 @@ fn block_text(block: &ResultBlock) -> Option<&str> {
 
 fn json_text(value: &Value) -> String {
     let text = value.to_string();
-    if text.len() < MIN_PRETTY_JSON_BYTES {
-        text
-    } else {
-        serde_json::to_string_pretty(value).unwrap_or(text)
-    }
+    if text.len() < MIN_PRETTY_JSON_BYTES { text } else { format!("{value:#}") }
 }
 
 /// Makes one short line of a server's name or address.
@@ -308,6 +312,52 @@ mod tests {
         let outcome = outcome(result, None, Path::new("unused"));
         assert_eq!(outcome.text.trim_end(), "[resource x://y]\nport = 8080");
         assert_eq!(outcome.raw["content"][0]["text"], "port = 8080\n");
+    }
+
+    #[test]
+    fn structured_content_that_lists_the_blocks_is_not_repeated() {
+        let data = "iVBORw0KGgo=";
+        let image =
+            json!({ "type": "image", "data": data, "mimeType": "image/png", "_meta": null });
+        let text = json!({ "type": "text", "text": "Shot", "annotations": null });
+        let other = json!({ "type": "image", "data": "AAAA" });
+        let line = json!({ "type": "text", "text": "Shot", "line": 3 });
+        let caption =
+            json!({ "type": "image", "data": data, "mimeType": "image/png", "caption": "Shot" });
+        let link = json!({ "type": "resource_link", "uri": "x://y", "name": "y", "title": null });
+        let linked = || ResultBlock::Link {
+            uri: "x://y".to_owned(),
+            name: "y".to_owned(),
+            mime: String::new(),
+            description: String::new(),
+            size: None,
+        };
+        let picture = || ResultBlock::Image { mime: "image/png".to_owned(), data: data.to_owned() };
+        for (structured, blocks, is_shown) in [
+            (
+                json!({ "result": [&text, &image] }),
+                vec![ResultBlock::Text("Shot".to_owned()), picture()],
+                false,
+            ),
+            (
+                json!({ "result": [&line, &image] }),
+                vec![ResultBlock::Text("Shot".to_owned()), picture()],
+                true,
+            ),
+            (json!({ "result": [&image, &link] }), vec![picture(), linked()], false),
+            (json!({ "result": [&image] }), vec![picture()], false),
+            (caption.clone(), vec![picture()], true),
+            (image.clone(), vec![picture()], false),
+            (json!({ "result": [&image, &other] }), vec![picture()], true),
+            (json!({ "result": [&other] }), vec![picture()], true),
+            (json!({ "data": data, "width": 640 }), vec![picture()], true),
+        ] {
+            let result =
+                ToolResult { blocks, structured: Some(structured.clone()), is_error: false };
+            let told = outcome(result, None, Path::new("unused"));
+            assert_eq!(told.text.contains("\"data\""), is_shown, "{structured}: {}", told.text);
+            assert_eq!(told.images.len(), 1);
+        }
     }
 
     #[test]

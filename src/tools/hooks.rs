@@ -432,6 +432,7 @@ pub(crate) fn hook_site(
     }
     HookSite {
         project: roots.real_cwd().to_path_buf(),
+        workdir: roots.start_folder(roots.real_cwd()),
         environment: Arc::new(environment),
         fields: json!({
             "session_id": session,
@@ -475,5 +476,16 @@ mod tests {
     fn the_modes_have_the_names_that_scripts_know() {
         let words = Mode::ALL.map(mode_word);
         assert_eq!(words, ["default", "plan", "acceptEdits", "auto", "bypassPermissions"]);
+    }
+
+    #[test]
+    fn on_a_share_hooks_start_on_the_drive_that_the_client_named() {
+        for (named, real, expected) in
+            [(r"Z:\p", r"\\?\UNC\server\share\p", r"Z:\p"), ("/link", "/real/p", "/real/p")]
+        {
+            let roots = Roots::described((named.into(), real.into()), Vec::new());
+            let site = hook_site(&roots, &Environment::default(), &Map::new(), "s");
+            assert_eq!([site.workdir, site.project], [expected, real].map(Path::new));
+        }
     }
 }

@@ -285,8 +285,8 @@ fn usual_wait(error: &LlmError, shown: ShownSoFar, budget: &mut TurnBudget) -> O
         let left = MAX_OUTAGE.saturating_sub(budget.outage);
         let longest = if is_limited { MAX_OUTAGE / 2 } else { MAX_OUTAGE_WAIT };
         let next = (budget.outage + Duration::from_millis(500)).min(longest);
-        let wait = next.max(error.retry_after().unwrap_or_default()).min(left);
-        budget.outage += wait;
+        let wait = next.min(left);
+        budget.outage += wait.max(error.retry_after().unwrap_or_default());
         return (!wait.is_zero()).then_some(wait);
     }
     let is_broken = matches!(error, LlmError::Truncated { .. });

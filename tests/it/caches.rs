@@ -164,15 +164,17 @@ fn a_fresh_home_gets_a_cache_that_commands_fill_for_the_project_only() {
 #[test]
 #[cfg_attr(windows, ignore = "caches are shared by a sandbox, and the commands are scripts of sh")]
 fn a_fresh_home_gets_the_folders_of_installers_whose_programs_do_not_go_out() {
-    const FOLDERS: &str = ".bundle .conan2 .dotnet .gem .ivy2 .local/bin .local/lib .local/share/gem \
+    const FOLDERS: &str = ".ansible .bundle .conan2 .config/libreoffice .dotnet .dub .gem .hex .ivy2 .local/bin \
+                           .local/lib .local/share/gem \
                            .local/share/hatch .local/share/jupyter/runtime .local/share/pipx .local/share/pypoetry \
                            .local/share/uv .local/share/virtualenvs .nuget/packages .platformio .pub-cache .rustup \
-                           .sbt .stack .templateengine .yarn";
+                           .mix .sbt .stack .templateengine .triton .yarn";
     let home = turnwright_testing::temporary_folder();
     let programs = turnwright_testing::temporary_folder();
     #[cfg(unix)]
     {
-        let names = "bundle conan dart dotnet gem hatch jupyter pio pip pipenv pipx poetry rustup sbt stack uv yarn";
+        let names = "ansible bundle conan dart dotnet dub gem hatch jupyter mix nvidia-smi pio pip pipenv pipx \
+                     poetry rustup sbt soffice stack uv yarn";
         for program in names.split(' ') {
             turnwright_testing::write_program(&programs.path().join(program), "");
         }

@@ -10,7 +10,7 @@ use turnwright_testing::raw_server::{RawServer, text_stream, write_stream};
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::session_requests::opening_refusal;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, piped, says, subcommand};
 
 const FILE: &str = if cfg!(windows) { r"config\config.toml" } else { "config/config.toml" };
 
@@ -271,6 +271,25 @@ fn config_set_changes_one_value_and_a_running_agent_obeys_it() {
         "web.allow: [\"localhost:3000\", \"10.0.0.7\"] → not set\n"
     );
     assert_eq!(now(), file);
+}
+
+/// As in a container whose home folder, or a folder there, belongs to root.
+#[test]
+fn the_file_that_could_not_be_written_is_named() {
+    let folder = turnwright_testing::temporary_folder();
+    // Permissions mean nothing to root, but nobody makes a folder in a file.
+    let home = folder.path().join("file");
+    std::fs::write(&home, "").unwrap();
+    for (arguments, expected) in [
+        (&["config", "init"][..], home.join(FILE)),
+        (&["config", "set", "mode", "plan"], home.join("state").join("settings.lock")),
+        (&["login", "--base-url", "http://h/v1"], home.join("state").join("settings.lock")),
+    ] {
+        let output = piped(&mut subcommand(&home, arguments), "key\nmodel\n");
+        assert!(!output.status.success(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("{}: ", expected.display())), "{said}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+#[cfg(unix)]
 use turnwright_testing::process_waits;
 #[cfg(unix)]
 use turnwright_testing::pseudo_terminal::PseudoTerminal;
@@ -411,6 +412,26 @@ fn a_damaged_file_is_replaced_by_the_next_login_and_removed_by_a_logout() {
     let said = stderr(&piped(&mut command(home.path(), &["logout"]), ""));
     assert_eq!(said, "Removed the stored logins, which were damaged.\n");
     assert!(!file(home.path()).exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_neither_replaced_nor_removed() {
+    let home = home();
+    std::fs::create_dir_all(home.path().join("config")).unwrap();
+    // Permissions mean nothing to root, but no larger file is read.
+    let text = "{ \"logins\": [] }".to_owned() + &" ".repeat(1024 * 1024);
+    std::fs::write(file(home.path()), &text).unwrap();
+    for (arguments, expected) in [
+        (&["login", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"][..], "stored"),
+        (&["logout"], "removed"),
+    ] {
+        let output = piped(&mut command(home.path(), arguments), "sk-new\n");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let expected = format!("Nothing was {expected}: The stored login ");
+        let said = stderr(&output);
+        assert!(said.contains(&expected) && said.contains("cannot be read ("), "{said}");
+    }
+    assert!(std::fs::read_to_string(file(home.path())).unwrap() == text);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use turnwright_testing::mcp_http_stub::{McpHttpStub, McpRequest, answer, answer_json};
 use url::Url;
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, says, subcommand};
 
 /// The state of the authorization server.
 #[derive(Default)]
@@ -27,6 +27,8 @@ struct AuthState {
     lifetime: u64,
     /// The error with which the server refuses to renew tokens.
     renewal_error: Option<&'static str>,
+    /// Tokens are renewed while nobody holds this.
+    renewal_gate: Arc<Mutex<()>>,
     /// True if it renews them nevertheless for scopes that are named.
     wants_scope: bool,
     /// The secret that a client gets when it is registered, and must show for each token.
@@ -121,6 +123,7 @@ fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStrea
         url::form_urlencoded::parse(request.text.as_bytes()).into_owned().collect();
     let field =
         |name: &str| form.iter().find(|it| it.0 == name).map(|it| it.1.clone()).unwrap_or_default();
+    let gate = Arc::clone(&auth.renewal_gate);
     let is_good = match field("grant_type").as_str() {
         "authorization_code" => {
             let hash =
@@ -128,6 +131,7 @@ fn issue_token(auth: &mut AuthState, request: &McpRequest, stream: &mut TcpStrea
             field("code") == "code-1" && base64_url(hash.as_ref()) == auth.challenge
         }
         "refresh_token" => {
+            let _open = gate.lock().unwrap();
             (auth.renewal_error.is_none() || auth.wants_scope && field("scope") == "notes")
                 && field("refresh_token") == format!("refresh-{}", auth.tokens)
         }
@@ -436,6 +440,48 @@ fn a_failed_renewal_is_tried_again_at_once_only_where_named_scopes_may_help() {
         .map(|request| request.text.as_str())
         .collect();
     assert!(!renewals.is_empty() && !renewals.concat().contains("scope="), "{renewals:?}");
+}
+
+/// The server tells a new refresh token only once (openai/codex#41133).
+#[test]
+fn a_renewal_is_completed_and_stored_even_if_its_call_is_cancelled() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    log_in(home.path(), &stub, &auth);
+    let mut agent = calling(&stub, home.path()).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let gate = Arc::clone(&auth.lock().unwrap().renewal_gate);
+    let closed = gate.lock().unwrap();
+    auth.lock().unwrap().valid = 0;
+    let turn = agent.prompt("go");
+    agent.wait_for_status("in_progress");
+    stub.wait_for("the renewal", |request| request.text.contains("grant_type=refresh_token"));
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&turn), "cancelled");
+    drop(closed);
+    let file = &logins(home.path())[0];
+    eventually("the new tokens are stored", || {
+        fs::read_to_string(file).is_ok_and(|text| text.contains("refresh-2"))
+    });
+}
+
+/// The process may end before the server has answered.
+#[test]
+fn no_login_is_renewed_to_end_a_session() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    log_in(home.path(), &stub, &auth);
+    let mut agent = calling(&stub, home.path()).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let file = &logins(home.path())[0];
+    let mut login: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    login["credentials"]["token_received_at"] = json!(0);
+    fs::write(file, login.to_string()).unwrap();
+    let session = agent.session.clone();
+    agent.call("session/close", &json!({ "sessionId": session }));
+    stub.wait_for("the end of the session", |request| request.verb == "DELETE");
+    let requests = stub.requests();
+    assert!(!requests.iter().any(|request| request.text.contains("grant_type=refresh_token")));
 }
 
 /// Its server could be another one than the authorization server.

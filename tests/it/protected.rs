@@ -350,7 +350,6 @@ fn repositories_deep_in_ignored_folders_are_found_beside_the_calls() {
 }
 
 #[test]
-#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 #[cfg_attr(not(target_os = "linux"), ignore = "the system does not report changes of folders")]
 fn a_trap_that_a_command_sets_is_taken_away_while_the_command_runs() {
     // Each waits for the trap to disappear, and says whether it did.
@@ -383,6 +382,33 @@ fn a_trap_that_a_command_sets_is_taken_away_while_the_command_runs() {
         assert!(result.contains(&format!("gone {trap}")), "{trap}: {result}");
     }
     assert!(result.contains("[protected: the command"), "{result}");
+}
+
+// Windows lets only administrators make symbolic links.
+#[cfg(unix)]
+#[test]
+fn a_protected_link_protects_what_it_leads_to() {
+    use std::os::unix::fs::symlink;
+
+    let script = "echo evil >> scripts/check; echo evil >> code/settings.json
+        echo {} > .vscode/tasks.json; echo fine > code/notes";
+    let mut agent = TestAgent::builder()
+        .permission("allow_once")
+        .file("script", script)
+        .file("scripts/check", "old\n")
+        .file("code/settings.json", "old\n")
+        .file(".git/hooks/x.sample", "")
+        .model(json!([]))
+        .initialize();
+    symlink("../../scripts/check", agent.path(".git/hooks/pre-commit")).unwrap();
+    symlink("code", agent.path(".vscode")).unwrap();
+    agent.session = agent.new_session();
+    let result = result_of(&mut agent, "sh script");
+    for file in ["scripts/check", "code/settings.json"] {
+        assert_eq!(agent.read(file), "old\n", "{file}: {result}");
+    }
+    assert!(!agent.path("code/tasks.json").exists(), "{result}");
+    assert!(agent.path("code/notes").exists() && !result.contains("NOT undone"), "{result}");
 }
 
 #[test]
@@ -421,7 +447,6 @@ fn a_command_hides_nothing_behind_links_odd_repositories_and_names_of_the_agent(
 }
 
 #[test]
-#[cfg_attr(windows, ignore = "its commands are scripts of sh")]
 #[cfg_attr(not(target_os = "linux"), ignore = "the system does not report changes of folders")]
 fn a_trap_in_one_of_many_repositories_is_taken_away_while_the_command_runs() {
     let script = "for n in 1 2 3 4 5 6 7; do for m in 0 1 2 3 4 5 6 7 8 9; do

@@ -126,6 +126,26 @@ fn a_file_of_the_machines_tmp_that_a_line_names_is_copied() {
 }
 
 #[test]
+fn a_name_with_a_process_number_is_no_earlier_commands() {
+    let test = "a_name_with_a_process_number_is_no_earlier_commands";
+    if !has_sandbox(test) || !turnwright_sandbox::namespace_support().processes {
+        return;
+    }
+    let line = exec("mkdir /tmp/build.$$ && echo made");
+    let replies = json!([calls("exec", &line), calls("exec", &line), says("Done.")]);
+    let mut agent = auto().model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_no_question(&agent);
+    for request in [1, 2] {
+        let result = agent.model_request(request)["messages"].as_array().unwrap().last().cloned();
+        assert!(
+            result.as_ref().is_some_and(|text| text.to_string().contains("made")),
+            "{result:?}"
+        );
+    }
+}
+
+#[test]
 fn the_temporary_folder_is_private_and_deleted_with_the_session() {
     if !has_sandbox("the_temporary_folder_is_private_and_deleted_with_the_session") {
         return;

@@ -1,7 +1,7 @@
 //! `turnwright serve` and `turnwright connect` as programs: token, certificate, signals and refusals (R-REM-9,
 //! R-REM-10).
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
@@ -9,10 +9,14 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use serde_json::Value;
 use serde_json::json;
 use tempfile::TempDir;
+use turnwright_testing::raw_server::RawServer;
+#[cfg(unix)]
 use turnwright_testing::session_requests::set_mode;
 use turnwright_testing::{cards, process_waits};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says, subcommand};
+use crate::agent::{TestAgent, TestAgentBuilder, subcommand};
+#[cfg(unix)]
+use crate::agent::{calls, says};
 
 const TOKEN: &str = "token-of-these-tests";
 const VARIABLE: &str = "TURNWRIGHT_SERVE_TOKEN";
@@ -152,6 +156,34 @@ fn r_rem_9_the_token_may_be_in_a_file() {
         .argument(file.to_str().unwrap())
         .start();
     assert_eq!(editor.turn("hello"), "end_turn");
+}
+
+#[test]
+fn a_file_with_the_token_may_have_a_mark_quotes_or_the_line_that_was_printed() {
+    let folder = turnwright_testing::temporary_folder();
+    let file = folder.path().join("token");
+    let served = serve(&[], Some(TOKEN));
+    for text in [
+        format!("\u{feff}{TOKEN}\r\n"),
+        format!("\"{TOKEN}\""),
+        format!("\u{feff}{VARIABLE}={TOKEN}\r\n"),
+        format!("export {VARIABLE}='{TOKEN}'\n"),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let arguments = ["connect", &served.url, "--token-file", file.to_str().unwrap()];
+        assert_eq!(run(&arguments, &[]), (Some(0), String::new()), "{text}");
+    }
+}
+
+#[test]
+fn a_refused_name_is_told_with_the_option_that_allows_it() {
+    let server = RawServer::reading(|_, _, stream| {
+        stream.write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n").ok();
+    });
+    let url = format!("ws://{}/acp", server.host());
+    let (status, stderr) = run(&["connect", &url], &[(VARIABLE, TOKEN)]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("start the agent with --allow-host 127.0.0.1"), "{stderr}");
 }
 
 /// Commands have a `/tmp` of their own.

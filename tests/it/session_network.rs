@@ -138,8 +138,7 @@ if ctypes.CDLL(None).unshare(0x10000000): {end}'"
         (result, cards::card_text(&cards::card(&agent, 0)))
     };
     let (result, shown) = run("raise SystemExit(\"no user namespace\")");
-    let denial =
-        "[sandbox: commands may not make namespaces, as containers and sandboxes of browsers do";
+    let denial = "[sandbox: commands may not make namespaces: containers do, and browsers without --no-sandbox";
     assert!(result.contains(&format!("{denial}. If it is needed")), "{result}");
     assert!(result.contains("\"escalate\": \"full\""), "{result}");
     assert!(shown.contains(&format!("{denial}]")) && !shown.contains("escalate"), "{shown}");

@@ -299,7 +299,8 @@ fn cut_off(tokens: u64) -> Answer {
 /// NVIDIA NIM, MLX, SiliconFlow, and LiteLLM for Claude have such limits.
 #[test]
 fn a_long_answer_is_asked_for_once_one_was_cut_off_at_a_limit_that_nobody_has_set() {
-    let too_long = "This model's maximum context length is 9000 tokens. You requested 16484 tokens.";
+    let too_long =
+        "This model's maximum context length is 9000 tokens. You requested 16484 tokens.";
     for refusal in
         [None, Some("max_tokens must be at most 8192"), Some("Integer too large"), Some(too_long)]
     {

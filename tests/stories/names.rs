@@ -24,6 +24,7 @@ fn names(agent: &TestAgent) -> Vec<String> {
 }
 
 /// The texts of the last permission request.
+#[cfg(unix)]
 fn last_question(agent: &TestAgent) -> String {
     let is_request = |it: &&Value| it["method"] == "session/request_permission";
     agent.log.iter().rfind(is_request).unwrap()["params"]["toolCall"]["content"].to_string()

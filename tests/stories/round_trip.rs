@@ -217,10 +217,10 @@ impl Case {
                 assert_eq!(plain, bytes(&after, self.form), "{about}");
             }
         }
-        let metadata = fs::metadata(&path).unwrap();
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
+            let metadata = fs::metadata(&path).unwrap();
             assert_eq!(metadata.permissions().mode() & 0o7777, self.mode, "{about}");
         }
         match self.place {

@@ -4,7 +4,9 @@
 use serde_json::json;
 use turnwright_testing::session_requests::{open_with_mode, questions_of_write};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
+#[cfg(unix)]
+use crate::agent::calls;
+use crate::agent::{TestAgent, TestAgentBuilder, says};
 
 const FILE: &str = ".turnwright/config.toml";
 

@@ -11,6 +11,7 @@ use crate::file::ConfigFile;
 use crate::reader::parse_error;
 use crate::table::SettingType;
 use crate::{Config, ConfigError, PermissionSection, schema};
+use turnwright_types::error_text::with_path;
 use turnwright_types::private_file;
 
 /// The beginnings of the keys of well-known services.
@@ -108,11 +109,8 @@ impl Config {
             )));
         }
         schema::value_text(node, typed).map_err(|expected| {
-            let shown = typed.join(" ");
-            ConfigError::new(format!(
-                "`{key}` cannot be `{}`, expected {expected}",
-                shown.escape_debug()
-            ))
+            let shown = typed.join(" ").escape_debug().to_string();
+            ConfigError::new(format!("`{key}` cannot be `{shown}`, expected {expected}"))
         })
     }
 
@@ -125,7 +123,8 @@ impl Config {
 impl SettingChange {
     /// Writes the file.
     pub fn save(&self) -> io::Result<()> {
-        private_file::write(&self.path, self.text.as_bytes())
+        let written = private_file::write(&self.path, self.text.as_bytes());
+        written.map_err(|error| with_path(&self.path, &error))
     }
 }
 

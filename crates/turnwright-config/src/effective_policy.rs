@@ -7,7 +7,7 @@ mod language_servers;
 mod project_servers;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::file::{CheckTable, MAX_CHECKS, usable_checks};
 use crate::layers::{ManagedSettings, ProjectSettings};
@@ -16,7 +16,7 @@ use crate::{
     Config, NetworkSetting, PermissionSection, RuleEntry, SandboxSettings, SettingsSnapshot,
 };
 use turnwright_guard::{
-    ConfinementSettings, HostList, named_programs, obeyed_by_git, read_by_direnv,
+    ConfinementSettings, HostList, behind_links, named_programs, obeyed_by_git, read_by_direnv,
 };
 use turnwright_hooks::Handler;
 use turnwright_lsp::LanguageServer;
@@ -219,15 +219,6 @@ pub(crate) fn read_project_settings(
     })
 }
 
-/// Returns where the project's settings really are, relative to one of these folders, if a link leads there. The first
-/// folder is the project.
-fn linked_settings(folders: &[PathBuf]) -> Option<String> {
-    let project = folders.first().filter(|_| cfg!(unix))?;
-    let place = real_path(project.join(PROJECT_FILE)).ok()?;
-    let below = folders.iter().find_map(|folder| place.strip_prefix(folder).ok())?;
-    (below != Path::new(PROJECT_FILE)).then(|| below.to_string_lossy().into_owned())
-}
-
 /// Finds the MCP servers and the language servers of a project, with the files that name them.
 fn find_servers(
     settings: &SettingsSnapshot<'_>,
@@ -272,18 +263,17 @@ fn add_checks(checks: &mut Vec<Check>, project: &CheckTable, is_trusted: bool) -
 /// The files and folders in these folders that other programs obey, and those that the settings add.
 fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let folders = &bases.roots;
-    let user_files: Vec<_> = bases
-        .home
-        .iter()
-        .flat_map(|home| [home.join(".gitconfig"), home.join(".config/git/config")])
-        .collect();
+    let names = [".gitconfig", ".config/git/config"];
+    let at_home = bases.home.iter().flat_map(|home| names.map(|name| home.join(name)));
+    let user_files: Vec<_> = at_home.collect();
     let (git, obeyed_paths): (Vec<_>, Vec<_>) =
         folders.iter().map(|folder| obeyed_by_git(folder, &user_files)).unzip();
     let read = folders.iter().flat_map(|folder| [read_by_direnv(folder), named_programs(folder)]);
-    let obeyed =
-        obeyed_paths.into_iter().flatten().chain(read.flatten()).chain(linked_settings(folders));
-    let roots = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
-    ProtectedPaths::new(roots, added.iter().cloned().chain(obeyed).collect())
+    let obeyed = obeyed_paths.into_iter().flatten().chain(read.flatten());
+    let roots: Vec<_> = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
+    let mut paths: Vec<_> = added.iter().cloned().chain(obeyed).collect();
+    paths.extend(behind_links(&ProtectedPaths::new(roots.clone(), paths.clone())));
+    ProtectedPaths::new(roots, paths)
 }
 
 /// Returns true if sandboxed commands can write protected files in the folders that they may write.

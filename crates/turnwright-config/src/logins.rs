@@ -16,7 +16,7 @@ use crate::{
     OPENAI_DEFAULT_MODEL, OPENAI_KEY_VARIABLE, OPENAI_PROVIDER, Paths, Provider, ProviderKey,
     SettingsSnapshot,
 };
-use turnwright_types::error_text::io_error_text;
+use turnwright_types::error_text::{io_error_text, with_path};
 use turnwright_types::{private_file, redact};
 
 /// The largest file that is read.
@@ -117,23 +117,27 @@ impl Logins {
     /// The stored logins.
     pub fn load(paths: &Paths) -> Result<Logins, ConfigError> {
         let path = Logins::path(paths);
-        let unusable = |why: String| {
-            ConfigError::new(format!(
-                "The stored login {} {why}. Run `turnwright login` again, or delete the file",
-                path.display()
-            ))
-        };
+        let unusable =
+            |why: String| ConfigError::new(format!("The stored login {} {why}", path.display()));
         let text = match private_file::read(&path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Logins::default()),
-            text => text
-                .map_err(|error| unusable(format!("cannot be read ({})", io_error_text(&error))))?,
+            text => text.map_err(|error| {
+                let why = io_error_text(&error);
+                unusable(format!("cannot be read ({why}). Correct that, or move the file away"))
+            })?,
         };
+        let damaged = "is damaged. Run `turnwright login` again, or delete the file";
         let file: LoginFile =
-            serde_json::from_str(&text).map_err(|_| unusable("is damaged".to_owned()))?;
+            serde_json::from_str(&text).map_err(|_| unusable(damaged.to_owned()))?;
         let single =
             Some(file.single).filter(|login| login.key.is_some() || login.base_url.is_some());
         let logins = file.logins.unwrap_or_else(|| single.into_iter().collect());
         Ok(Logins { logins: logins.into_iter().map(StoredLogin::normalized).collect() })
+    }
+
+    /// Returns true if the file can be read. If logins cannot be loaded then, it is damaged.
+    pub fn can_be_read(paths: &Paths) -> bool {
+        private_file::read(&Logins::path(paths), MAX_FILE_BYTES).is_ok()
     }
 
     /// Stores a login, which becomes the last one and replaces an earlier one for the same server.
@@ -186,7 +190,9 @@ impl Logins {
 
     /// Writes the file atomically, with mode 0600.
     fn store(&self, paths: &Paths) -> io::Result<()> {
-        private_file::write(&Logins::path(paths), serde_json::to_string_pretty(self)?.as_bytes())
+        let path = Logins::path(paths);
+        let written = private_file::write(&path, serde_json::to_string_pretty(self)?.as_bytes());
+        written.map_err(|error| with_path(&path, &error))
     }
 
     /// Returns all logins, in the order in which they were made.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::environment::{home, read_variable};
+use turnwright_types::error_text::with_path;
 use turnwright_types::private_file::FileLock;
 use turnwright_workspace::temp_folder::{own_folder_in, temp_place};
 
@@ -69,7 +70,8 @@ impl Paths {
     /// Waits for other processes that change the settings or the logins, and keeps them waiting until the
     /// lock is dropped.
     pub fn lock_settings(&self) -> io::Result<FileLock> {
-        FileLock::acquire(&self.state.join("settings.lock"))
+        let path = self.state.join("settings.lock");
+        FileLock::acquire(&path).map_err(|error| with_path(&path, &error))
     }
 
     /// All folders below one folder.

@@ -86,7 +86,15 @@ impl SettingsSnapshot<'_> {
             let text = (!is_right).then(|| text.escape_debug())?;
             Some(format!("{name} is `{text}`, expected 1 or 0. It is ignored"))
         });
-        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_switches).collect()
+        // The TLS library passes over certificates in binary form, as Windows exports them.
+        let wrong_pem = self.config.inherited_text("SSL_CERT_FILE").and_then(|file| {
+            let is_file = Path::new(file).is_file();
+            let bytes = if is_file { std::fs::read(file).unwrap_or_default() } else { Vec::new() };
+            let is_right = String::from_utf8_lossy(&bytes).contains("-----BEGIN CERTIFICATE-----");
+            let text = (!is_right).then(|| file.escape_debug())?;
+            Some(format!("SSL_CERT_FILE is `{text}`, expected a file with certificates (PEM)"))
+        });
+        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_switches).chain(wrong_pem).collect()
     }
 }
 
@@ -230,6 +238,26 @@ mod tests {
         let config = Config::new(variables, Flags::default(), own, paths);
         let settings = config.snapshot();
         (settings.wrong_values(), settings.mode())
+    }
+
+    #[test]
+    fn a_file_without_certificates_to_trust_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("authority.cer");
+        for (content, is_wrong) in [
+            (&b""[..], true),
+            (&b"0\x82\x05\x0b"[..], true),
+            (&b"-----BEGIN TRUSTED CERTIFICATE-----\n"[..], true),
+            (&b"# \xe9\n-----BEGIN CERTIFICATE-----\n"[..], false),
+        ] {
+            if !content.is_empty() {
+                std::fs::write(&file, content).unwrap();
+            }
+            let inherited = vec![("SSL_CERT_FILE".into(), file.clone().into())];
+            let variables = EnvironmentVariables { inherited, ..EnvironmentVariables::default() };
+            let told = wrong(variables, "").0.concat();
+            assert_eq!(told.contains("SSL_CERT_FILE is `"), is_wrong, "{content:?}: {told}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Office files, which are archives of XML. The HTML tokenizer of web pages reads the XML: it accepts any input, knows
 //! the entities of XML, and makes names lower case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 
 use zip::ZipArchive;
@@ -15,12 +15,16 @@ use turnwright_workspace::markup::{MarkupEvent, read_markup};
 const MAX_COLUMNS: usize = 256;
 /// The most copies of a cell or a row that is there several times, and of blanks.
 const MAX_COPIES: usize = 1_000;
-/// The files with the notes of a Word document, and their headings.
-const NOTES: [(&str, &str); 3] = [
-    ("word/footnotes.xml", "footnotes"),
-    ("word/endnotes.xml", "endnotes"),
-    ("word/comments.xml", "comments"),
+/// Parts of the paths of files whose text belongs to a document, sheet or slide. Their first words are headings.
+const BESIDE: &str =
+    "header footer footnotes endnotes comments notes diagrams/data charts/chart drawings/drawing";
+/// The names of a workbook's format. Excel for Mac counts the days of dates from 1904.
+const WORKBOOKS: [&str; 2] = [
+    "Excel workbook; its dates are numbers of days since 1899-12-30",
+    "Excel workbook; its dates are numbers of days since 1904-01-01",
 ];
+/// The elements of the formats of Microsoft that contain text.
+const TEXTS: [&[u8]; 3] = [b"t", b"v", b"text"];
 /// Ends each of the shared texts to which the cells of a workbook refer.
 const END_OF_STRING: char = '\u{1e}';
 
@@ -39,10 +43,12 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         let path = if is_word { "word/document.xml" } else { "content.xml" };
         ("office document", "", vec![(String::new(), path.to_owned())])
     } else if index_of(&archive, "xl/workbook.xml").is_some() {
-        let sheets = listed_parts(&mut archive, "xl", "workbook", b"sheet")?;
-        ("Excel workbook; its dates are numbers of days", "sheet", sheets)
+        let sheets = listed_parts(&mut archive, "xl/workbook.xml")?;
+        let book = String::from_utf8_lossy(&read(&mut archive, "xl/workbook.xml")?).into_owned();
+        let is_of_1904 = book.contains("date1904=\"1") || book.contains("date1904=\"t");
+        (WORKBOOKS[usize::from(is_of_1904)], "sheet", sheets)
     } else if index_of(&archive, "ppt/presentation.xml").is_some() {
-        let slides = listed_parts(&mut archive, "ppt", "presentation", b"sldid")?;
+        let slides = listed_parts(&mut archive, "ppt/presentation.xml")?;
         ("PowerPoint presentation", "slide", slides)
     } else {
         return Ok(None);
@@ -54,37 +60,47 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
         Ok(xml) if is_open => extract_text(&xml, &[b"p", b"h"], &[]),
         Ok(xml) => {
             let shared: Vec<_> = strings.split(END_OF_STRING).collect();
-            let text =
-                extract_text(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared);
-            let path = speaker_notes(&mut archive, &parts[index].1).unwrap_or_default();
-            let of_slide = [(path.as_str(), "notes")];
-            text + &notes(&mut archive, if is_word { &NOTES } else { &of_slide })
+            extract_text(&xml, &TEXTS, &shared) + &text_beside(&mut archive, &parts[index].1)
         }
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, labels, part }))
 }
 
-/// Returns the notes in these files, such as a Word document's footnotes and comments, each kind under its heading.
-fn notes(archive: &mut Archive<'_>, files: &[(&str, &str)]) -> String {
+/// Returns the text that belongs to a part of the document and is in other files, such as comments, under headings. The
+/// addresses of its links are in another file, too.
+fn text_beside(archive: &mut Archive<'_>, part: &str) -> String {
+    let related = relations(archive, part).unwrap_or_default();
+    let mut paths: BTreeSet<_> = related.values().map(|path| plain_path(path.as_bytes())).collect();
+    if part == "word/document.xml" {
+        paths.extend(archive.file_names_raw().map(plain_path));
+    }
     let mut text = String::new();
-    for (path, heading) in files {
-        let xml = read(archive, path).unwrap_or_default();
-        let found = extract_text(&xml, &[b"t"], &[]);
-        if !found.trim().is_empty() {
-            text.push_str(&format!("\n--- {heading} ---\n{}\n", found.trim()));
+    for kind in BESIDE.split(' ') {
+        let heading = kind.split('/').next().unwrap_or_default();
+        for path in paths.iter().filter(|path| path.contains(&format!("/{kind}"))) {
+            let file = path.strip_suffix(".xml").and_then(|_| read(archive, path).ok());
+            let found = extract_text(&file.unwrap_or_default(), &TEXTS, &[]);
+            push_section(&mut text, heading, found.lines().map(str::trim));
         }
     }
+    let targets = related.values().map(String::as_str);
+    let links: BTreeSet<_> = targets.filter(|target| target.starts_with("http")).collect();
+    push_section(&mut text, "links", links.into_iter());
     text
 }
 
-/// Returns the path of the speaker's notes, if the part of the document is a slide with notes.
-fn speaker_notes(archive: &mut Archive<'_>, part: &str) -> Option<String> {
-    let name = part.strip_prefix("ppt/slides/")?;
-    let xml = read(archive, &format!("ppt/slides/_rels/{name}.rels")).ok()?;
-    let relations = String::from_utf8_lossy(&xml);
-    let (_, target) = relations.split_once("notesSlides/")?;
-    Some(format!("ppt/notesSlides/{}", target.split(['"', '\'']).next()?))
+/// Appends the lines that are not empty under a heading, if there are any, and unless there is too much text already.
+fn push_section<'a>(text: &mut String, heading: &str, lines: impl Iterator<Item = &'a str>) {
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    if !lines.is_empty() && text.len() <= MAX_TEXT_BYTES {
+        text.push_str(&format!("\n--- {heading} ---\n{}\n", lines.join("\n")));
+    }
+}
+
+/// Returns a path in lower case, with slashes.
+fn plain_path(raw: &[u8]) -> String {
+    String::from_utf8_lossy(raw).replace('\\', "/").to_ascii_lowercase()
 }
 
 /// Finds a file of the archive. Some programs write its name with other capitals, with backslashes or, as Word Online
@@ -92,11 +108,12 @@ fn speaker_notes(archive: &mut Archive<'_>, part: &str) -> Option<String> {
 fn index_of(archive: &Archive<'_>, name: &str) -> Option<usize> {
     archive.index_for_name(name).or_else(|| {
         archive.file_names_raw().position(|raw| {
-            let other = String::from_utf8_lossy(raw).replace('\\', "/").to_ascii_lowercase();
-            let stem =
-                other.strip_suffix(".xml").unwrap_or(&other).trim_end_matches(char::is_numeric);
-            other.eq_ignore_ascii_case(name)
-                || name.strip_suffix(".xml").is_some_and(|wanted| wanted.eq_ignore_ascii_case(stem))
+            let other = plain_path(raw);
+            let (stem, end) = other.split_once(".xml").unwrap_or((other.as_str(), ""));
+            let plain = format!("{}.xml{end}", stem.trim_end_matches(char::is_numeric));
+            // The relations of `sheet2.xml` are not those of a `sheet.xml`, but a text has a single main file.
+            let may_differ = end.is_empty() || stem.starts_with("word/");
+            name.eq_ignore_ascii_case(&other) || may_differ && name.eq_ignore_ascii_case(&plain)
         })
     })
 }
@@ -110,29 +127,36 @@ fn read(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     whole.ok_or_else(|| format!("{name} unpacks to more than 64 MiB"))
 }
 
-/// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
-fn listed_parts(
-    archive: &mut Archive<'_>,
-    folder: &str,
-    main: &str,
-    element: &[u8],
-) -> Result<Vec<(String, String)>, String> {
-    let relations = read(archive, &format!("{folder}/_rels/{main}.xml.rels"))?;
+/// Returns the paths and web addresses to which a file of the archive refers, by the ids that it has for them.
+fn relations(archive: &mut Archive<'_>, part: &str) -> Result<BTreeMap<String, String>, String> {
+    let (folder, name) = part.rsplit_once('/').unwrap_or_default();
+    let xml = read(archive, &format!("{folder}/_rels/{name}.rels"))?;
+    let detour = format!("{}/../", folder.rsplit('/').next().unwrap_or_default());
     let mut paths = BTreeMap::new();
-    read_xml(&relations, &mut |part| {
+    read_xml(&xml, &mut |part| {
         if let XmlPart::Start(tag) = part
             && let (Some(id), Some(target)) = (attribute(tag, b"id"), attribute(tag, b"target"))
         {
-            let path = target.strip_prefix('/').map(str::to_owned);
-            paths.insert(id, path.unwrap_or_else(|| format!("{folder}/{target}")));
+            let path = match target.strip_prefix('/') {
+                Some(path) => path.to_owned(),
+                None if target.starts_with("http") => target,
+                None => format!("{folder}/{target}").replace(&detour, ""),
+            };
+            paths.insert(id, path);
         }
         true
     });
-    let list = read(archive, &format!("{folder}/{main}.xml"))?;
+    Ok(paths)
+}
+
+/// Returns the name and path of each sheet or slide, in order. The main file refers to them by relations.
+fn listed_parts(archive: &mut Archive<'_>, main: &str) -> Result<Vec<(String, String)>, String> {
+    let paths = relations(archive, main)?;
+    let list = read(archive, main)?;
     let mut found = Vec::new();
     read_xml(&list, &mut |part| {
         if let XmlPart::Start(tag) = part
-            && local_name(&tag.name) == element
+            && matches!(local_name(&tag.name), b"sheet" | b"sldid")
             && let Some(path) = attribute(tag, b":id").and_then(|id| paths.get(&id))
         {
             let name = attribute(tag, b"name").unwrap_or_default();
@@ -163,7 +187,7 @@ struct StartTag {
 /// Passes the parts of an XML file to a function, until that returns false.
 fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
     let mut tag = StartTag::default();
-    read_markup(xml, false, &mut |event| {
+    read_markup(without_sections(xml).as_bytes(), false, &mut |event| {
         match event {
             MarkupEvent::OpenStartTag { name } => {
                 tag = StartTag { name: name.to_vec(), ..StartTag::default() };
@@ -186,6 +210,17 @@ fn read_xml(xml: &[u8], handle: &mut dyn FnMut(XmlPart<'_>) -> bool) {
         }
         true
     });
+}
+
+/// Writes CDATA sections as ordinary text: in HTML, they would be comments.
+fn without_sections(xml: &[u8]) -> String {
+    let text = String::from_utf8_lossy(xml);
+    let mut plain = String::new();
+    for part in text.split("]]>") {
+        let (before, section) = part.split_once("<![CDATA[").unwrap_or((part, ""));
+        plain.extend([before, &section.replace('&', "&amp;").replace('<', "&lt;")]);
+    }
+    plain
 }
 
 /// Removes the namespace prefix from a name.
@@ -243,8 +278,12 @@ fn extract_text(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
             }
             XmlPart::Text(words) if open > 0 => {
                 let words = String::from_utf8_lossy(words);
-                let shown: &str =
-                    if writer.is_shared { shared_text(shared, &words) } else { &words };
+                let shown: &str = match (writer.kind.as_str(), words.trim()) {
+                    ("s", index) => shared_text(shared, index),
+                    ("b", "1" | "true") => "TRUE",
+                    ("b", _) => "FALSE",
+                    _ => &words,
+                };
                 // One text may be as large as its file.
                 writer.text.push_str(text::prefix(shown, MAX_TEXT_BYTES));
             }
@@ -264,8 +303,8 @@ struct TextWriter {
     column: usize,
     /// The number of the last row of a workbook's sheet.
     rows: usize,
-    /// True if the cell refers to a shared text.
-    is_shared: bool,
+    /// The type of a workbook's cell: `s` if it refers to a shared text, `b` for a truth value.
+    kind: String,
     /// The formula of the cell of a workbook, which is shown if its result is not stored.
     formula: String,
     in_formula: bool,
@@ -312,16 +351,16 @@ impl TextWriter {
                 self.mark = if is_raised { "^" } else { self.mark };
             }
             b"t" => self.text.push_str(std::mem::take(&mut self.mark)),
-            b"sld" if attribute(tag, b"show").is_some_and(|shown| shown == "0") => {
-                self.text.push_str("(hidden)\n");
+            b"sld" if attribute(tag, b"show").as_deref() == Some("0") => self.text += "(hidden)\n",
+            b"table" | b"page" => self.push_attribute(tag, b":name", ["--- ", " ---\n"]),
+            b"a" if attribute(tag, b"href").is_some_and(|target| target.starts_with("http")) => {
+                self.push_attribute(tag, b"href", ["<", "> "]);
             }
-            b"table" | b"page" => {
-                let name = attribute(tag, b":name");
-                self.text.extend(name.map(|name| format!("--- {name} ---\n")));
-            }
+            b"pic" | b"image" => self.text.push_str("[picture] "),
             b"annotation" if !tag.self_closing => self.text.push_str("[note: "),
+            b"comment" => self.push_attribute(tag, b"ref", ["", ": "]),
             b"mergecells" => self.text.push_str("merged cells:"),
-            b"mergecell" => self.text.extend([" ", &attribute(tag, b"ref").unwrap_or_default()]),
+            b"mergecell" => self.push_attribute(tag, b"ref", [" ", ""]),
             b"s" => self.text.push_str(&" ".repeat(count_in(tag, b":c"))),
             b"tc" | b"table-cell" | b"covered-table-cell" => {
                 let count = count_in(tag, b"number-columns-repeated");
@@ -345,7 +384,7 @@ impl TextWriter {
                 let missing = column_of(tag).saturating_sub(self.column);
                 self.text.push_str(&"\t".repeat(missing));
                 self.column += missing;
-                self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
+                self.kind = attribute(tag, b"t").unwrap_or_default();
                 self.cell = Repeated { start: self.text.len(), count: 1 };
                 self.formula.clear();
                 self.in_cell = true;
@@ -356,10 +395,19 @@ impl TextWriter {
         }
     }
 
+    /// Appends the value of an attribute, if it is there, between two texts.
+    fn push_attribute(&mut self, tag: &StartTag, name: &[u8], [before, after]: [&str; 2]) {
+        self.text.extend(attribute(tag, name).map(|value| format!("{before}{value}{after}")));
+    }
+
     fn end(&mut self, name: &[u8]) {
         match name {
             b"p" | b"h" => self.text.push(if self.table_cells > 0 { ' ' } else { '\n' }),
             b"si" => self.text.push(END_OF_STRING),
+            b"pt" => self.text.push(' '),
+            b"cm" | b"comment" | b"tx" | b"cat" | b"xval" | b"numcache" | b"numlit" => {
+                self.text.push('\n');
+            }
             b"annotation" => {
                 self.text.truncate(self.text.trim_end().len());
                 self.text.push_str("] ");
@@ -420,7 +468,7 @@ fn opening(name: &[u8]) -> Option<&'static str> {
 
 /// Returns the shared text to which a cell refers by its index.
 fn shared_text<'a>(shared: &[&'a str], index: &str) -> &'a str {
-    let index = index.trim().parse::<usize>().ok();
+    let index = index.parse::<usize>().ok();
     index.and_then(|index| shared.get(index).copied()).unwrap_or("[not read]")
 }
 

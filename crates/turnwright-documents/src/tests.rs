@@ -320,6 +320,45 @@ fn paragraphs_and_tables_of_a_text_are_lines() {
 }
 
 #[test]
+fn the_addresses_of_links_in_an_office_file_follow_its_text() {
+    let relations = "<Relationship Id=\"a\" Type=\"x/hyperlink\" Target=\"https://x.test/browse?a=1&amp;b=2\" \
+                     TargetMode=\"External\"/><Relationship Id=\"b\" Target=\"https://x.test/browse?a=1&amp;b=2\"/>\
+                     <Relationship Id=\"c\" Target=\"file:///C:/Normal.dotm\"/>\
+                     <Relationship Id=\"d\" Target=\"styles.xml\"/>";
+    let word = archive(&[
+        ("word/document.xml", "<w:p><w:hyperlink r:id=\"a\"><w:t>Ticket</w:t></w:hyperlink></w:p>"),
+        ("word/_rels/document.xml.rels", relations),
+    ]);
+    let expected = "Ticket\n\n--- links ---\nhttps://x.test/browse?a=1&b=2\n\n";
+    assert_eq!(text_of(&word), expected);
+    let content = "<text:p>See <text:a xlink:href=\"https://x.test/\">this</text:a>, \
+                   <text:a xlink:href=\"#part\">that</text:a></text:p>";
+    let open = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    assert_eq!(text_of(&archive(&open)), "See <https://x.test/> this, that\n\n");
+}
+
+#[test]
+fn text_in_a_section_of_an_office_file_is_text() {
+    let text = "<w:p><w:t><![CDATA[if a < b && c > d]]></w:t></w:p><w:p><w:t>&lt;<![CDATA[<b>]]>!</w:t></w:p>\
+                <!-- no --><w:p><w:t><![CDATA[open";
+    let expected = "if a < b && c > d\n<<b>!\nopen\n\n";
+    assert_eq!(text_of(&archive(&[("word/document.xml", text)])), expected);
+    let sheet = "<row><c t=\"inlineStr\"><is><t><![CDATA[Team Vienna]]></t></is></c></row>";
+    assert!(text_of(&workbook(sheet)).contains("\nTeam Vienna\n"));
+}
+
+#[test]
+fn a_picture_in_an_office_file_is_named() {
+    let picture = "<pic:pic><pic:blipFill><a:blip r:embed=\"rId4\"/></pic:blipFill></pic:pic>";
+    let drawing = format!("<w:drawing><wp:docPr/><a:graphic>{picture}</a:graphic></w:drawing>");
+    let text = format!("<w:p><w:r><w:t>See</w:t></w:r></w:p><w:p><w:r>{drawing}</w:r></w:p>");
+    assert_eq!(text_of(&archive(&[("word/document.xml", &text)])), "See\n[picture]\n\n");
+    let content = "<text:p><draw:frame><draw:image xlink:href=\"a.png\"/></draw:frame></text:p>";
+    let open = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    assert_eq!(text_of(&archive(&open)), "[picture]\n\n");
+}
+
+#[test]
 fn a_text_that_was_moved_is_only_where_it_is_now() {
     let run = "<w:r><w:t>moved</w:t></w:r>";
     let text = format!(
@@ -336,8 +375,13 @@ fn parts_of_an_archive_are_found_as_other_programs_name_them() {
         ("word/styles2.xml", "<w:t>no</w:t>"),
         ("word/document22.xml", "<w:p><w:t>Online</w:t></w:p>"),
         ("word/footnotes2.xml", "<w:p><w:t>below</w:t></w:p>"),
+        (
+            "word/_rels/document22.xml.rels",
+            "<Relationship Id=\"a\" Target=\"footnotes2.xml\"/><Relationship Id=\"b\" Target=\"https://x.test/\"/>",
+        ),
     ]);
-    assert_eq!(text_of(&word), "Online\n\n--- footnotes ---\nbelow\n\n");
+    let expected = "Online\n\n--- footnotes ---\nbelow\n\n--- links ---\nhttps://x.test/\n\n";
+    assert_eq!(text_of(&word), expected);
     let workbook = archive(&[
         ("xl\\workbook.xml", "<sheets><sheet name=\"a\" r:id=\"rId1\"/></sheets>"),
         (
@@ -401,13 +445,73 @@ fn notes_of_a_text_follow_it_and_how_words_are_said_is_left_out() {
 }
 
 #[test]
+fn headers_comments_diagrams_and_charts_follow_the_text_to_which_they_belong() {
+    let words = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
+    let word = archive(&[
+        ("word/document.xml", "<w:p><w:t>Dear all</w:t></w:p>"),
+        ("word/header1.xml", "<w:p><w:t>ACME</w:t></w:p><w:p/>"),
+        ("word/media/header.png", "<w:t>no</w:t>"),
+    ]);
+    assert_eq!(text_of(&word), "Dear all\n\n--- header ---\nACME\n\n");
+    let notes = "<comments><author>me</author><comment ref=\"B2\" authorId=\"0\"><text><r><t>why?</t></r>\
+                 </text></comment><comment ref=\"C3\"><text><t>so</t></text></comment></comments>";
+    let sheet = archive(&[
+        ("xl/workbook.xml", "<sheet name=\"a\" r:id=\"rId1\"/>"),
+        ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"worksheets/a.xml\"/>"),
+        ("xl/worksheets/a.xml", "<row><c><v>1</v></c></row>"),
+        ("xl/worksheets/_rels/a.xml.rels", "<Relationship Id=\"a\" Target=\"../comments1.xml\"/>"),
+        ("xl/comments1.xml", notes),
+        ("xl/comments2.xml", notes),
+    ]);
+    let expected = "--- sheet 1 a ---\n1\n\n--- comments ---\nB2: why?\nC3: so\n\n";
+    assert_eq!(text_of(&sheet), expected);
+    let point = |value: &str| format!("<c:pt idx=\"0\"><c:v>{value}</c:v></c:pt>");
+    let chart = format!(
+        "<c:title><c:tx>{}</c:tx></c:title><c:ser><c:tx><c:strRef><c:f>B1</c:f><c:strCache>{}</c:strCache></c:strRef>\
+         </c:tx><c:cat><c:strRef><c:strCache>{}{}</c:strCache></c:strRef></c:cat><c:val><c:numRef><c:numCache>\
+         <c:formatCode>0</c:formatCode>{}{}</c:numCache></c:numRef></c:val></c:ser>\
+         <c:ser><c:tx><c:v>Costs</c:v></c:tx></c:ser>",
+        words("Growth"),
+        point("Sales"),
+        point("Q1"),
+        point("Q2"),
+        point("10"),
+        point("20")
+    );
+    let data = format!("<dgm:pt/><dgm:pt><dgm:t>{}</dgm:t></dgm:pt>", words("Plan"));
+    let slides = archive(&[
+        ("ppt/presentation.xml", "<p:sldId r:id=\"rId1\"/>"),
+        ("ppt/_rels/presentation.xml.rels", "<Relationship Id=\"rId1\" Target=\"slides/a.xml\"/>"),
+        ("ppt/slides/a.xml", "<p:sld/>"),
+        (
+            "ppt/slides/_rels/a.xml.rels",
+            "<Relationship Id=\"a\" Target=\"../diagrams/data1.xml\"/>\
+             <Relationship Id=\"b\" Target=\"/ppt/charts/chart1.xml\"/>\
+             <Relationship Id=\"c\" Target=\"../comments/comment1.xml\"/>",
+        ),
+        ("ppt/diagrams/data1.xml", &data),
+        ("ppt/charts/chart1.xml", &chart),
+        (
+            "ppt/comments/comment1.xml",
+            "<p:cm><p:text>one</p:text></p:cm><p:cm><p:text>two</p:text></p:cm>",
+        ),
+    ]);
+    let expected = "--- slide 1 ---\n\n--- comments ---\none\ntwo\n\n--- diagrams ---\nPlan\n\n\
+                    --- charts ---\nGrowth\nSales\nQ1 Q2\n10 20\nCosts\n\n";
+    assert_eq!(text_of(&slides), expected);
+}
+
+#[test]
 fn sheets_and_slides_are_read_in_their_order() {
     let sheet = "<sheetData><row r=\"1\"><c r=\"A1\" t=\"s\"><v>0</v></c><c r=\"C1\" t=\"s\"><v>1</v></c>\
                  </row><row r=\"2\"><c r=\"A2\" s=\"1\"/><c r=\"B2\"><f>1+1</f><v>2</v></c>\
                  <c r=\"C2\" t=\"inlineStr\"><is><t>in</t></is></c><c r=\"D2\" t=\"s\"><v>9</v></c></row>\
                  </sheetData>";
     let read = extract(&workbook(sheet), None).unwrap().unwrap();
-    assert_eq!(read.about, "Excel workbook; its dates are numbers of days, 1 sheet");
+    assert_eq!(
+        read.about,
+        "Excel workbook; its dates are numbers of days since 1899-12-30, 1 sheet"
+    );
     let expected = "--- sheet 1 Numbers <1> ---\nName\t\ttwo runs\n\t2\tin\t[not read]\n\n";
     assert_eq!(read.text, expected);
     let slide = |text: &str| format!("<a:p><a:r><a:t>{text}</a:t></a:r></a:p>");
@@ -426,13 +530,52 @@ fn sheets_and_slides_are_read_in_their_order() {
         (
             "ppt/slides/_rels/slide2.xml.rels",
             "<Relationship Id=\"rId1\" Target=\"../slideLayouts/slideLayout1.xml\"/>\
-             <Relationship Id=\"rId2\" Target=\"../notesSlides/notesSlide1.xml\"/>",
+             <Relationship Id=\"rId2\" Target=\"../notesSlides/notesSlide1.xml\"/>\
+             <Relationship Id=\"rId3\" Target=\"/ppt/notesSlides/notesSlide1.xml\"/>",
         ),
         ("ppt/notesSlides/notesSlide1.xml", &slide("say this")),
     ]);
     let expected =
         "--- slide 1 ---\nbegin\n\n--- notes ---\nsay this\n\n--- slide 2 ---\n(hidden)\nend\n\n";
     assert_eq!(text_of(&slides), expected);
+}
+
+#[test]
+fn animations_and_formats_of_numbers_add_no_lines() {
+    let animation = "<a:p><a:t>a</a:t></a:p><p:tav><p:val><p:strVal val=\"1\"/></p:val></p:tav>";
+    let slides = archive(&[
+        ("ppt/presentation.xml", "<p:sldId r:id=\"rId1\"/>"),
+        ("ppt/_rels/presentation.xml.rels", "<Relationship Id=\"rId1\" Target=\"slides/a.xml\"/>"),
+        ("ppt/slides/a.xml", &animation.repeat(2)),
+        ("ppt/slides/_rels/a.xml.rels", "<Relationship Id=\"a\" Target=\"../notesSlides/a.xml\"/>"),
+        ("ppt/notesSlides/a.xml", "<a:p><a:t>say</a:t></a:p>"),
+    ]);
+    assert_eq!(text_of(&slides), "--- slide 1 ---\na\na\n\n--- notes ---\nsay\n\n");
+    let content =
+        "<number:date-style><number:text>/</number:text></number:date-style><text:p>a</text:p>";
+    let open = [("content.xml", content), ("META-INF/manifest.xml", "<manifest:manifest/>")];
+    assert_eq!(text_of(&archive(&open)), "a\n\n");
+    let bare = archive(&[("xl/workbook.xml", "<sheet name=\"a\" r:id=\"rId1\"/>")]);
+    assert_eq!(extract(&bare, None).unwrap_err(), "xl/_rels/workbook.xml.rels is missing");
+}
+
+#[test]
+fn dates_of_a_workbook_have_a_first_day_and_truth_values_are_no_numbers() {
+    let sheet =
+        "<row><c t=\"b\"><v>1</v></c><c t=\"b\"><f>A1=2</f><v>0</v></c><c><v>1</v></c></row>";
+    assert!(text_of(&workbook(sheet)).contains("\nTRUE\tFALSE\t1\n"));
+    for (facts, day) in [("date1904=\"1\"", "1904-01-01"), ("date1904=\"0\"", "1899-12-30")] {
+        let book = format!("<workbookPr {facts}/><sheet name=\"a\" r:id=\"rId1\"/>");
+        let file = archive(&[
+            ("xl/workbook.xml", &book),
+            ("xl/_rels/workbook.xml.rels", "<Relationship Id=\"rId1\" Target=\"a.xml\"/>"),
+        ]);
+        let about = extract(&file, None).unwrap().unwrap().about;
+        assert_eq!(
+            about,
+            format!("Excel workbook; its dates are numbers of days since {day}, 1 sheet")
+        );
+    }
 }
 
 #[test]

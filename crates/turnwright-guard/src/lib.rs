@@ -22,7 +22,7 @@ pub use confinement::sandbox_profile::server_profile;
 pub use confinement::{
     CommandConfinement, CommandSite, ConfinementSettings, confine, makes_environments,
 };
-pub use obeyed_files::{named_programs, read_by_direnv};
+pub use obeyed_files::{behind_links, named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use turnwright_proxy::{CommandHosts, HostList, HostQuestion, HostVerdict};
 pub use watch::server_watch::ServerWatch;

@@ -1,22 +1,25 @@
 //! Files of a project that programs outside of the sandbox run or obey, and that have no fixed name. Some run when
 //! somebody enters a folder: its `.envrc` reads or runs them, or puts them in front of the user's programs. direnv asks
 //! about a changed `.envrc`, but not about these. Others are run by package managers, toolchains and editors, because a
-//! settings file beside them names them: `yarnPath: .yarn/releases/yarn.cjs`. They are protected as the settings are.
+//! settings file beside them names them: `yarnPath: .yarn/releases/yarn.cjs`. Others again are known by a link, such as
+//! a hook. They are protected as the settings are.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use turnwright_policy::permission::ProtectedPaths;
 use turnwright_policy::shell;
 use turnwright_types::plain_path::normalize_lexically;
 use turnwright_types::shell_script::{ShellDialect, SimpleCommand};
 use turnwright_workspace::files::read_head;
+use turnwright_workspace::{RealPaths, real_path};
 
 const ENVRC: &str = ".envrc";
 /// Longer files are not understood, and at most this many are read.
 const MAX_ENVRC_BYTES: usize = 64 * 1024;
 const MAX_FILES: usize = 500;
-/// The entries of a folder that are searched for scripts.
+/// The entries of a folder that are searched for scripts and links.
 const MAX_ENTRIES: usize = 2_000;
 
 /// Programs that people run all day, and prompts by themselves. A folder in the user's `PATH` may get others: builds
@@ -181,13 +184,51 @@ pub fn named_programs(folder: &Path) -> Vec<String> {
             let path = normalize_lexically(&folder.join(possible_name));
             let Ok(relative) = path.strip_prefix(folder) else { continue };
             let Ok(metadata) = path.symlink_metadata() else { continue };
-            let is_program = !metadata.is_dir() || TOOLCHAINS.contains(name);
-            if is_program && relative != Path::new("") {
+            // A folder behind a link is no program either. On Windows, no link is followed.
+            let is_folder = metadata.is_dir() || cfg!(unix) && path.is_dir();
+            if (!is_folder || TOOLCHAINS.contains(name)) && relative != Path::new("") {
                 found.insert(relative.to_string_lossy().into_owned());
             }
         }
     }
     found.into_iter().collect()
+}
+
+/// Returns the places in the protected roots to which links at protected paths lead, and the files to which links
+/// directly in protected folders lead, relative to their root: `scripts/check` for a hook that is a link. Blocks.
+pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
+    let roots = protected.roots();
+    let real_paths = RealPaths::default();
+    let mut found = BTreeSet::new();
+    // On Windows, following a link may already log in to another machine.
+    let leaves = protected.leaf_paths().iter().filter(|_| cfg!(unix));
+    // Links to programs in an environment lead into packages, which installers replace.
+    for path in leaves.filter(|path| ProtectedPaths::environment_of(path).is_none()) {
+        // A file that is missing in a folder behind a link may be made there.
+        let real = real_paths.get(path).or_else(|| {
+            let folder = path.parent()?;
+            let real = real_paths.get(folder).filter(|real| real != folder && real.is_dir())?;
+            Some(real.join(path.file_name()?))
+        });
+        // A link to the project, or above it, does not make its links hooks.
+        let place = real.filter(|real| !roots.iter().any(|root| root.starts_with(real)));
+        let Some(place) = place else { continue };
+        let entries = fs::read_dir(&place).into_iter().flatten().take(MAX_ENTRIES).flatten();
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        let files = links.filter_map(|link| real_path(link.path()).ok());
+        // No program runs Markdown, and commands may change the instructions of agents.
+        let obeyed = files.filter(|file| file.is_file() && file.extension() != Some("md".as_ref()));
+        found.extend(obeyed.chain([place]));
+    }
+    // The same holds for `node_modules`.
+    found.retain(|place| {
+        !place.iter().any(|part| part == "node_modules") && protected.reason(place).is_none()
+    });
+    // The nearest root counts for a path, so it is told relative to every root.
+    let below = found
+        .iter()
+        .flat_map(|place| roots.iter().filter_map(move |root| place.strip_prefix(root).ok()));
+    below.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 fn without_comment(line: &str) -> &str {
@@ -277,6 +318,46 @@ mod tests {
         assert_eq!(read_by_direnv(folder.path()), Vec::<String>::new());
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn the_places_to_which_protected_links_lead_are_known() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = real_path(folder.path()).unwrap();
+        let folders = ".claude .git/hooks .venv/bin code node_modules skills team/.zed";
+        for place in folders.split(' ') {
+            fs::create_dir_all(root.join(place)).unwrap();
+        }
+        for file in ["README.md", "code/settings.json", "hook", "mcp", "node_modules/x", "rules"] {
+            fs::write(root.join(file), "").unwrap();
+        }
+        for (link, target) in [
+            (".claude/CLAUDE.md", "../README.md"),
+            (".claude/run", "../rules"),
+            (".claude/skills", "../skills"),
+            (".clinerules", "README.md"),
+            (".cursor", "."),
+            (".envrc", "/etc/profile"),
+            (".git/hooks/post-merge", "pre-commit"),
+            (".git/hooks/pre-commit", "../../hook"),
+            (".git/hooks/pre-push", "../../node_modules/x"),
+            (".helix", "nowhere"),
+            (".husky", "/"),
+            (".mcp.json", "mcp"),
+            (".venv/bin/tool", "../../README.md"),
+            (".vscode", "code"),
+            (".zed", "team/.zed"),
+            ("AGENTS.md", "README.md"),
+            ("GEMINI.md", "AGENTS.md"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        let mut found = behind_links(&ProtectedPaths::new(vec![root], Vec::new()));
+        found.retain(|path| !path.starts_with("code/") || path == "code/tasks.json");
+        assert_eq!(found, ["code/tasks.json", "hook", "mcp", "rules"]);
+    }
+
     #[test]
     fn programs_in_front_of_those_of_the_user_are_known() {
         let folder = tempfile::tempdir().unwrap();
@@ -321,9 +402,12 @@ mod tests {
                 vec![".yarn/plugins", ".yarn/releases"],
             ),
             (".yarnrc.yml", "# as x.js\nnodeLinker: pnp # or x.js", vec![]),
+            ("pnpm-workspace.yaml", "packages:\n  - linked", vec![]),
         ] {
             let folder = tempfile::tempdir().unwrap();
             fs::create_dir(folder.path().join(".yarn")).unwrap();
+            #[cfg(unix)]
+            std::os::unix::fs::symlink(".yarn", folder.path().join("linked")).unwrap();
             for path in [".yarn/y.cjs", ".yarn/my y.cjs", ".yarn/y (1), z.cjs", "x.js"] {
                 fs::write(folder.path().join(path), "").unwrap();
             }

@@ -20,6 +20,7 @@ use environment::{EnvironmentJudge, is_link_to_python};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::join_first;
 use turnwright_workspace::fixed_places::FixedPlaces;
+use turnwright_workspace::real_path;
 
 /// A report names at most this many paths.
 const MAX_NAMED: usize = 10;
@@ -282,13 +283,12 @@ impl ProtectedSnapshot {
                 changes.record(place, "filled", Err(why));
             }
         }
-        let mut all: Vec<_> = self.entries.keys().chain(now.keys()).collect();
-        all.sort();
-        all.dedup();
+        let mut all: BTreeSet<_> = self.entries.keys().chain(now.keys()).collect();
         all.retain(|path| {
             !is_allowed(path)
                 && !self.is_unknown(path)
                 && self.is_changed(path, now.get(*path))
+                && !self.is_behind_link(path, &now)
                 && is_suspect(path)
         });
         if all.is_empty() {
@@ -305,7 +305,7 @@ impl ProtectedSnapshot {
     /// the old ones. Records each change.
     fn restore(
         &self,
-        paths: &[&PathBuf],
+        paths: &BTreeSet<&PathBuf>,
         now: &BTreeMap<PathBuf, SnapshotEntry>,
         mut quarantine: Option<&mut entries::Quarantine>,
         changes: &mut ProtectedChanges,
@@ -359,6 +359,17 @@ impl ProtectedSnapshot {
                 path.starts_with(place)
                     && path != place
                     && !(holds_git_folders(place) && self.is_in_known_git_folder(path))
+            })
+    }
+
+    /// Returns true if a link that was there led from a path to another one that is compared, too: only that can be
+    /// restored.
+    fn is_behind_link(&self, path: &Path, now: &BTreeMap<PathBuf, SnapshotEntry>) -> bool {
+        let mut above = path.ancestors().skip(1);
+        above.any(|folder| matches!(self.entries.get(folder), Some(SnapshotEntry::Link(_))))
+            && path.parent().zip(path.file_name()).is_some_and(|(folder, name)| {
+                let real = real_path(folder).unwrap_or_default().join(name);
+                real != path && (now.contains_key(&real) || self.entries.contains_key(&real))
             })
     }
 

@@ -229,8 +229,8 @@ pub(crate) struct KnownFolder {
     secrets: Vec<PathBuf>,
 }
 
-/// The secrets below these folders, and true if these are all. At most [`MAX_VISITED`] entries are visited. Folders that
-/// changed less than `least_age` ago are not remembered.
+/// The secrets below these folders, and true if these are all. At most [`MAX_VISITED`] entries are visited. Folders
+/// that changed less than `least_age` ago are not remembered.
 fn find_secrets(
     roots: &[PathBuf],
     known: &mut KnownFolders,

@@ -47,6 +47,8 @@ const KEEP_EXIT_CODE: &str = "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEX
 pub struct HookSite {
     /// The session's folder, a real path.
     pub project: PathBuf,
+    /// The folder in which handlers start: the same, or a drive that the client named for a share.
+    pub workdir: PathBuf,
     /// The environment variables of handlers, without secrets.
     pub environment: Arc<Environment>,
     /// The input fields that all events have, as a JSON object.
@@ -104,12 +106,13 @@ pub(crate) async fn run_handler(
         return Err(NoExit::Cancelled);
     }
     let action = handler.action.clone();
-    let project = site.project.clone();
-    let variables = Arc::clone(&site.environment);
-    let looking = spawn_blocking(move || (named_scripts(&action, &project), find_bash(&variables)));
+    let place = site.clone();
+    let looking = spawn_blocking(move || {
+        (named_scripts(&action, &place.project), find_program(&action, &place.environment))
+    });
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
-    let (scripts, bash) =
+    let (scripts, found) =
         looked.map_err(|_| NoExit::Withheld("its files cannot be looked at".to_owned()))?;
     if let Some(file) = changed_file(&handler.scripts, &scripts) {
         let why = format!("it did not run, because {file} is not what you trusted; run `/trust`");
@@ -129,8 +132,8 @@ pub(crate) async fn run_handler(
         }
     }
     let program = PipedProgram {
-        command_line: command_line(&handler.action, bash.as_deref(), &site.project),
-        workdir: site.project.clone(),
+        command_line: command_line(&handler.action, found.as_deref(), &site.project),
+        workdir: site.workdir.clone(),
         environment,
         sandbox: sandbox.map(|sandbox| sandbox.profile.clone()),
     };
@@ -147,13 +150,16 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-/// Finds the bash that runs command lines. On Windows, the system's own bash starts WSL, where the paths of the project
-/// mean nothing, so git's is used instead. Blocks.
-fn find_bash(environment: &Environment) -> Option<PathBuf> {
+/// Finds the bash that runs command lines, or on Windows the file of a program, such as `npx.cmd`. The bash of Windows
+/// starts WSL, where the paths of the project mean nothing, so git's is used instead. Blocks.
+fn find_program(action: &HookAction, environment: &Environment) -> Option<PathBuf> {
     let path = environment.get("PATH");
-    let bash = find_in_path(Path::new("bash"), path);
-    bash.filter(|bash| !starts_wsl(&bash.to_string_lossy())).or_else(|| {
-        let git = find_in_path(Path::new("git"), path).filter(|_| cfg!(windows))?;
+    let words = if let HookAction::Program(words) = action { words.as_slice() } else { &[] };
+    let name = words.first().map_or("bash", String::as_str);
+    let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || words.is_empty());
+    found.filter(|file| !starts_wsl(&file.to_string_lossy())).or_else(|| {
+        let git =
+            find_in_path(Path::new("git"), path).filter(|_| cfg!(windows) && name == "bash")?;
         program_at(&git.parent()?.parent()?.join("bin").join("bash"))
     })
 }
@@ -171,7 +177,8 @@ fn with_folder(line: &str, form: impl Fn(&str) -> String) -> String {
     })
 }
 
-fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec<OsString> {
+/// The words that start a handler, of which `found` is the program or the shell.
+fn command_line(action: &HookAction, found: Option<&Path>, project: &Path) -> Vec<OsString> {
     let (shell, line) = match action {
         HookAction::Program(words) => {
             let folder = project.to_string_lossy();
@@ -181,12 +188,13 @@ fn command_line(action: &HookAction, bash: Option<&Path>, project: &Path) -> Vec
                     .iter()
                     .fold(word.clone(), |word, name| word.replace(&format!("${{{name}}}"), &folder))
             });
-            return filled.map(OsString::from).collect();
+            let arguments = filled.skip(usize::from(found.is_some())).map(OsString::from);
+            return found.map(OsString::from).into_iter().chain(arguments).collect();
         }
         HookAction::PowerShell(line) => {
             (POWERSHELL, with_folder(line, |name| format!("${{env:{name}}}")) + KEEP_EXIT_CODE)
         }
-        HookAction::Line(line) => match bash {
+        HookAction::Line(line) => match found {
             Some(bash) => return vec![bash.into(), "-c".into(), line.into()],
             None if cfg!(windows) => {
                 ("cmd /d /s /c", with_folder(line, |name| format!("%{name}%")))
@@ -262,6 +270,9 @@ mod tests {
         let action = HookAction::Program(words.map(str::to_owned).into());
         let line = command_line(&action, None, Path::new("/w s"));
         assert_eq!(line, ["/w s/a.sh", "--in=/w s", for_shell]);
+        let batch_file = Path::new("C:\\nodejs\\npx.cmd");
+        let line = command_line(&action, Some(batch_file), Path::new("/w s"));
+        assert_eq!(line, ["C:\\nodejs\\npx.cmd", "--in=/w s", for_shell]);
         let action = HookAction::Line(words[0].to_owned());
         let line = command_line(&action, Some(Path::new("/b/bash")), Path::new("/w s"));
         assert_eq!(line, ["/b/bash", "-c", words[0]]);
@@ -281,6 +292,19 @@ mod tests {
         }
         let line = with_folder("\"$TURNWRIGHT_PROJECT_DIR\"/a.cmd $X", |name| format!("%{name}%"));
         assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn a_program_of_a_hook_may_be_a_batch_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("guard.cmd");
+        std::fs::File::create(&file).unwrap();
+        let environment = Environment::default().with("PATH", folder.path());
+        for (name, expected) in [("guard", Some(file)), ("none", None)] {
+            let action = HookAction::Program(vec![name.to_owned()]);
+            assert_eq!(find_program(&action, &environment), expected);
+        }
     }
 
     #[test]

@@ -198,6 +198,7 @@ mod tests {
     fn site() -> HookSite {
         HookSite {
             project: "/nowhere".into(),
+            workdir: "/nowhere".into(),
             environment: Arc::default(),
             fields: json!({}),
             sandbox: None,
@@ -225,7 +226,8 @@ mod tests {
         ] {
             let variables = Environment::default().with("IN_TURNWRIGHT_HOOKS", &within);
             let environment = Arc::new(variables);
-            let site = HookSite { project: base.path().into(), environment, ..site() };
+            let workdir = base.path().to_path_buf();
+            let site = HookSite { project: workdir.clone(), workdir, environment, ..site() };
             for (event, is_run) in events.into_iter().zip(expected) {
                 let occasion = Occasion::new(event, "", json!({}));
                 let handlers = set.choose(&occasion);
@@ -261,7 +263,8 @@ mod tests {
         let set = set(&json!({ "PreToolUse": [{ "hooks": [
             { "command": "/bin/sh", "args": ["-c", "echo ran >> runs"], "once": true },
         ] }] }));
-        let site = HookSite { project: base.path().into(), ..site() };
+        let workdir = base.path().to_path_buf();
+        let site = HookSite { project: workdir.clone(), workdir, ..site() };
         let occasion = Occasion::new(HookEvent::PreToolUse, "Bash", json!({}));
         let cancel = CancellationToken::new();
         // Each call chooses its handlers before any of them has run.

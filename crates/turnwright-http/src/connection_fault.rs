@@ -114,7 +114,9 @@ fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
 }
 
 fn certificate_fault(error: &CertificateError) -> String {
-    if !matches!(error, CertificateError::UnknownIssuer | CertificateError::Other(_)) {
+    // A bad signature is that of an authority which has the name of one that is trusted, such as an earlier one.
+    use CertificateError::{BadSignature, Other, UnknownIssuer};
+    if !matches!(error, UnknownIssuer | BadSignature | Other(_)) {
         return error.to_string();
     }
     let reason = error.to_string();
@@ -151,6 +153,8 @@ mod tests {
             let fault = certificate_fault(&CertificateError::Other(OtherError(inner)));
             assert!(fault.contains(expected) && fault.contains(why), "{fault}");
         }
-        assert!(certificate_fault(&CertificateError::UnknownIssuer).contains("SSL_CERT_FILE"));
+        for error in [CertificateError::UnknownIssuer, CertificateError::BadSignature] {
+            assert!(certificate_fault(&error).contains("SSL_CERT_FILE"), "{error}");
+        }
     }
 }

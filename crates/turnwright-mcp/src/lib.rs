@@ -35,7 +35,7 @@ mod transport;
 mod tests;
 
 pub use call::server_requests::{SERVER_ASKS, WaitingCall, WaitingCalls};
-pub use call::{CallError, ResultBlock, ToolResult, call};
+pub use call::{CallError, ResultBlock, ToolResult, call, parse_block};
 pub use features::prompts::PromptRequest;
 pub use features::skills::ServerSkill;
 pub use features::tools::{ListedTool, ToolNames};

@@ -290,7 +290,7 @@ fn recorded_answer(id: &str, result: &Value) -> Value {
 /// gaps.
 fn sandbox_facts(are_gaps_reported: bool) -> Value {
     let confines = turnwright_sandbox::can_confine();
-    // What is not known yet would be told later in the session.
+    // Otherwise a part that is not known yet would be told later in the session.
     turnwright_sandbox::namespace_support();
     let missing = (!confines).then(|| turnwright_sandbox::sandbox_support().missing.join("; "));
     let limitation = turnwright_sandbox::known_limitation().filter(|_| !are_gaps_reported);

@@ -49,6 +49,8 @@ pub enum BridgeError {
     Unreachable { host: String, fault: ConnectionFault },
     #[error("the agent at {0} refuses the token")]
     Token(String),
+    #[error("{0} refuses this name (403). Behind a proxy, start the agent with --allow-host {0}")]
+    Host(String),
     #[error("{host} has no agent there (status {status})")]
     NoAgent { host: String, status: u16 },
     #[error("the connection to {0} was lost")]
@@ -149,6 +151,7 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
     match status {
         StatusCode::SWITCHING_PROTOCOLS if is_accepted => {}
         StatusCode::UNAUTHORIZED => return Err(BridgeError::Token(host.to_owned())),
+        StatusCode::FORBIDDEN => return Err(BridgeError::Host(host.to_owned())),
         _ => return Err(BridgeError::NoAgent { host: host.to_owned(), status: status.as_u16() }),
     }
     response.upgrade().await.map_err(|error| unreachable(host, ConnectionFault::of(&error)))

@@ -15,7 +15,7 @@ use turnwright_store::{
     free_pages, read, session_summaries, sessions,
 };
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
-use turnwright_types::error_text::{io_error_text, without_error_numbers};
+use turnwright_types::error_text::{with_path, without_error_numbers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::private_file;
@@ -55,11 +55,7 @@ pub fn project_roots(folder: &Path) -> io::Result<Roots> {
     let roots = std::path::absolute(folder).and_then(|path| Roots::new(&path));
     roots.map_err(|error| {
         let is_gone = folder == Path::new(".") && error.kind() == io::ErrorKind::NotFound;
-        io::Error::other(if is_gone {
-            GONE.to_owned()
-        } else {
-            format!("{}: {}", folder.display(), io_error_text(&error))
-        })
+        if is_gone { io::Error::other(GONE) } else { with_path(folder, &error) }
     })
 }
 

@@ -21,7 +21,7 @@ use turnwright_config::{
 };
 use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::error_text::io_error_text;
+use turnwright_types::error_text::{io_error_text, with_path};
 use turnwright_types::{private_file, redact, text};
 use turnwright_workspace::files::Roots;
 
@@ -203,14 +203,13 @@ const SCHEMA_FILE: &str = "config.schema.json";
 /// Writes a settings file in which everything is commented out, unless there is one.
 pub fn init(config: &Config) -> CliResult<()> {
     let path = config.user_file_path();
+    let place = path.display();
     if exists(path) {
-        return Err(CliError::Other(format!(
-            "{} exists already. Change it with `turnwright config edit`",
-            path.display()
-        )));
+        let advice = "Change it with `turnwright config edit`";
+        return Err(format!("{place} exists already. {advice}").into());
     }
     create(path)?;
-    print(&format!("Created {}\n", path.display()))
+    print(&format!("Created {place}\n"))
 }
 
 /// Opens the file in the user's editor, and checks it afterwards.
@@ -252,8 +251,9 @@ fn exists(path: &Path) -> bool {
 }
 
 fn create(path: &Path) -> io::Result<()> {
-    write_schema(path)?;
-    private_file::write(path, settings_template().as_bytes())
+    let written =
+        write_schema(path).and_then(|()| private_file::write(path, settings_template().as_bytes()));
+    written.map_err(|error| with_path(path, &error))
 }
 
 fn write_schema(path: &Path) -> io::Result<()> {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use serde_json::Error;
 use serde_json::error::Category;
@@ -18,6 +19,11 @@ pub fn io_error_text(error: &io::Error) -> String {
         return "it is not UTF-8".to_owned();
     }
     without_error_numbers(&error.to_string())
+}
+
+/// The same error with the path that it is about.
+pub fn with_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {}", path.display(), io_error_text(error)))
 }
 
 /// Removes the numbers of operating system errors from a message.

@@ -59,7 +59,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
     sync(file.as_file())?;
-    match replace(file, path) {
+    match persist(file, path, true) {
         // The temporary file stays until the other one is complete, so a crash in between loses nothing.
         Err(failed) if failed.error.kind() == io::ErrorKind::ResourceBusy => overwrite(path, bytes),
         replaced => replaced.map_err(|failed| failed.error),
@@ -104,15 +104,20 @@ fn is_unknown_request(synced: &io::Result<()>) -> bool {
     unknown.iter().any(|errno| Some(errno.raw_os_error()) == code)
 }
 
-/// Gives a finished file its name. Windows replaces no file that somebody is reading, so it is tried again
-/// for a while there.
-fn replace(mut file: NamedTempFile, path: &Path) -> Result<(), PersistError> {
-    let mut attempts = if cfg!(windows) { 50 } else { 0 };
+/// Returns true if a file of Windows could not be moved or replaced because somebody may have it open.
+pub fn is_in_use(error: &io::Error) -> bool {
+    // `ERROR_ACCESS_DENIED` and `ERROR_SHARING_VIOLATION`.
+    cfg!(windows) && matches!(error.raw_os_error(), Some(5 | 32))
+}
+
+/// Gives a finished file its name, where nothing may be yet unless it `replaces` that. Windows moves and replaces no
+/// file that somebody has open, such as a scanner for viruses, so it is tried again there for half a second.
+pub fn persist(mut file: NamedTempFile, path: &Path, replaces: bool) -> Result<(), PersistError> {
+    let mut attempts = 50;
     loop {
-        match file.persist(path) {
-            Err(failed)
-                if attempts > 0 && failed.error.kind() == io::ErrorKind::PermissionDenied =>
-            {
+        let placed = if replaces { file.persist(path) } else { file.persist_noclobber(path) };
+        match placed {
+            Err(failed) if attempts > 0 && is_in_use(&failed.error) => {
                 attempts -= 1;
                 file = failed.file;
                 thread::sleep(Duration::from_millis(10));
@@ -234,6 +239,24 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{name}");
             let refusal = (name == "create_new").then_some(io::ErrorKind::AlreadyExists);
             assert_eq!(written.err().map(|error| error.kind()), refusal, "{name}");
+        }
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn a_file_that_a_scanner_has_open_gets_its_name_when_it_is_closed() {
+        use std::os::windows::fs::OpenOptionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        for replaces in [false, true] {
+            let file = NamedTempFile::new_in(folder.path()).unwrap();
+            // Others may read and write it, and not rename it.
+            let scanned = File::options().read(true).share_mode(3).open(file.path()).unwrap();
+            let scanner = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(50));
+                drop(scanned);
+            });
+            persist(file, &folder.path().join("a"), replaces).unwrap();
+            scanner.join().unwrap();
         }
     }
 

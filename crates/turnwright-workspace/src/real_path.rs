@@ -20,7 +20,7 @@ const DEVICES: [&str; 4] = ["AUX", "CON", "NUL", "PRN"];
 /// at the beginning, which `cmd` and others do not understand; it is left out where that changes nothing. On macOS,
 /// where no link leads from one to the other, what has two paths gets the usual one.
 pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
-    let real = fs::canonicalize(path)?;
+    let real = or_as_written(fs::canonicalize(&path), path.as_ref())?;
     let usual = match real.to_str() {
         Some(text) if cfg!(windows) => plain_windows_path(text).map(PathBuf::from),
         _ if cfg!(target_os = "macos") => usual_path(&real),
@@ -34,6 +34,16 @@ fn usual_path(real: &Path) -> Option<PathBuf> {
     let below = real.strip_prefix("/System/Volumes/Data").ok()?;
     let first = below.iter().next()?.to_str()?;
     ["Users", "Volumes", "opt", "private"].contains(&first).then(|| Path::new("/").join(below))
+}
+
+/// Returns the system's result, or the path as it is written if its disk cannot tell the names of open files, as those
+/// of ImDisk and OSFMount cannot. Links are not resolved there, but no file behind one is opened.
+fn or_as_written(real: io::Result<PathBuf>, path: &Path) -> io::Result<PathBuf> {
+    match real {
+        // `ERROR_INVALID_FUNCTION`.
+        Err(error) if cfg!(windows) && error.raw_os_error() == Some(1) => std::path::absolute(path),
+        real => real,
+    }
 }
 
 /// Returns true if a path finds an entry only because the file system ignores the case of letters, as it usually does
@@ -298,6 +308,17 @@ mod tests {
         ] {
             assert_eq!(usual_path(Path::new(path)).as_deref(), expected.map(Path::new), "{path}");
         }
+    }
+
+    #[test]
+    fn on_a_disk_of_windows_that_knows_no_names_a_path_is_the_one_that_is_written() {
+        let written = Path::new(if cfg!(windows) { "R:\\a\\..\\b" } else { "/r/b" });
+        for (code, expected) in [(1, cfg!(windows).then_some("R:\\b")), (2, None), (5, None)] {
+            let real = or_as_written(Err(io::Error::from_raw_os_error(code)), written).ok();
+            assert_eq!(real.as_deref(), expected.map(Path::new), "{code}");
+        }
+        let known = Path::new("/known");
+        assert_eq!(or_as_written(Ok(known.into()), written).unwrap(), known);
     }
 
     #[test]

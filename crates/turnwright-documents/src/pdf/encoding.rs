@@ -69,15 +69,21 @@ impl Encoding {
                     }
                     ("endbfrange", Object::Array(texts)) => {
                         let texts = texts.iter().map(|text| utf16(bytes(text), 0));
-                        self.texts.extend(codes.zip(texts).map(|((code, _), text)| (code, text)));
+                        self.define(codes.zip(texts).map(|((code, _), text)| (code, text)));
                     }
                     ("endbfchar" | "endbfrange", Object::String(text, _)) => {
-                        self.texts.extend(codes.map(|(code, _)| (code, utf16(text, code - start))));
+                        self.define(codes.map(|(code, _)| (code, utf16(text, code - start))));
                     }
                     _ => {}
                 }
             }
         }
+    }
+
+    /// Sets the texts of codes. Some programs give NUL to what they do not know, such as ligatures; the name of the
+    /// glyph may tell.
+    fn define(&mut self, entries: impl Iterator<Item = (u32, String)>) {
+        self.texts.extend(entries.filter(|(_, text)| text != "\0"));
     }
 
     /// Reads a predefined encoding or that of a Type 1 font's program, and the glyphs that differ from it.
@@ -238,6 +244,19 @@ mod tests {
         ] {
             assert_eq!(encoding.decode(bytes), expected, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_map_to_nul_says_nothing_about_a_character() {
+        let mut encoding = Encoding { charset: None, texts: HashMap::new(), code_length: 1 };
+        encoding.texts.insert(1, "\u{fb01}".to_owned());
+        encoding.read_map(
+            b"3 beginbfchar <01> <0000> <02> <0000> <03> <0041> endbfchar
+            2 beginbfrange <04> <05> [<0000> <0042>] <06> <07> <0000> endbfrange",
+            false,
+        );
+        let expected = "\u{fb01}\u{fffd}A\u{fffd}B\u{fffd}\u{1}";
+        assert_eq!(encoding.decode(b"\x01\x02\x03\x04\x05\x06\x07"), expected);
     }
 
     #[test]

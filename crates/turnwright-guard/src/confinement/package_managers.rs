@@ -85,9 +85,7 @@ impl ConfinementBuilder<'_> {
         let folders: Vec<_> =
             listed.chain(searched).filter_map(|folder| self.real_paths.get(&folder)).collect();
         profile.caches.retain(|layer| {
-            !folders
-                .iter()
-                .any(|folder| *folder == layer.path || folder.parent() == Some(&layer.path))
+            !folders.iter().any(|place| *place == layer.path || place.parent() == Some(&layer.path))
         });
     }
 }
@@ -136,7 +134,8 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
         "dart" => matches!(words[..], ["pub", "add" | "get" | "upgrade"]),
         "python" | "python3" => words == ["-m", "pip"],
         // The table of caches contains these for what they start.
-        "adb" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter" | "sh" => false,
+        "adb" | "ansible" | "bundle" | "clojure" | "hatch" | "java" | "julia" | "jupyter"
+        | "mix" | "nvidia-smi" | "sh" | "soffice" => false,
         _ => DEFAULT_CACHES.iter().any(|cache| cache.made_by.contains(&program)),
     }
 }
@@ -524,6 +523,7 @@ mod tests {
             ("clojure -M x.clj", false),
             ("jupyter nbconvert --execute x.ipynb", false),
             ("julia x.jl", false),
+            ("mix run x.exs", false),
             ("dart x.dart", false),
             ("dart pub get", true),
             ("dart pub run x", false),

@@ -120,6 +120,7 @@ impl SessionAccess<'_> {
             names.may_exist(path)
                 && fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_dir())
                 && !may_write_protected(path)
+                && !self.real_paths.get(path).is_some_and(|real| may_write_protected(&real))
         });
         inside.chain(obeyed.cloned()).collect()
     }

@@ -16,7 +16,7 @@ struct TestProject {
 impl TestProject {
     fn new() -> TestProject {
         let folder = tempfile::tempdir().unwrap();
-        let base = turnwright_workspace::real_path(folder.path()).unwrap();
+        let base = real_path(folder.path()).unwrap();
         let disk = TestProject {
             _folder: folder,
             ws: base.join("ws"),
@@ -638,4 +638,16 @@ fn what_a_running_command_moved_to_a_place_is_no_part_of_the_snapshot_of_another
     // The hook of a repository that was not found before is not among them.
     let changed = [&[disk.ws.join(".git/hooks/pre-push")], &moved[..]].concat();
     assert_eq!(beside.check(&[], None).unwrap().paths, changed);
+}
+
+#[test]
+fn a_folder_that_has_become_a_link_to_another_one_gets_its_files_back() {
+    let disk = TestProject::new();
+    let file = disk.file(".vscode/settings.json", "mine");
+    disk.file(".zed/settings.json", "other");
+    let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
+    fs::remove_dir_all(disk.ws.join(".vscode")).unwrap();
+    symlink(".zed", disk.ws.join(".vscode")).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine));
+    assert_eq!(fs::read_to_string(file).ok().as_deref(), Some("mine"), "{changes:?}");
 }

@@ -259,7 +259,9 @@ fn refused_action(call: RefusedCall) -> &'static str {
         RefusedCall::DatagramSocket => "open Unix sockets for datagrams",
         RefusedCall::OtherSocket => "open sockets but of Unix, IPv4, IPv6 and NETLINK_ROUTE",
         RefusedCall::PerfEvents => "count or record events of the system (perf_event_open)",
-        RefusedCall::Namespace => "make namespaces, as containers and sandboxes of browsers do",
+        RefusedCall::Namespace => {
+            "make namespaces: containers do, and browsers without --no-sandbox"
+        }
         RefusedCall::Mount => "mount anything",
         RefusedCall::SetIdMode => "set the set-user-ID or set-group-ID bit of a file",
         RefusedCall::IoUring => "use io_uring",
@@ -492,9 +494,9 @@ mod tests {
             (&[Namespace], "error: test failed", !net, failed, None),
             (&[Namespace], refused_file, !net, failed, None),
             (&[Namespace], "No usable sandbox!", !net, !failed, None),
-            (&[Namespace], "No usable sandbox!", !net, failed, Some(("browsers do", "full"))),
-            (&[Namespace], refused_word, net, !failed, Some(("browsers do", "full"))),
-            (&[Namespace], "[Errno 1] EPERM", !net, failed, Some(("browsers do", "full"))),
+            (&[Namespace], "No usable sandbox!", !net, failed, Some(("--no-sandbox", "full"))),
+            (&[Namespace], refused_word, net, !failed, Some(("--no-sandbox", "full"))),
+            (&[Namespace], "[Errno 1] EPERM", !net, failed, Some(("--no-sandbox", "full"))),
             (&[Mount], "", !net, !failed, None),
             (&[Mount], "", !net, failed, Some(("mount anything", "full"))),
             (&[IoUring], "Error: kill EPERM", !net, failed, None),
@@ -586,6 +588,8 @@ mod tests {
             "npm ERR! code EAI_AGAIN",
             "PermissionError: [Errno 13]",
             "ping: socket: Operation not permitted",
+            "sudo: The \"no new privileges\" flag is set, which prevents sudo from running as root.",
+            "sudo: /usr/bin/sudo must be owned by uid 0 and have the setuid bit set",
             // A program of Windows, in WSL.
             "<3>WSL (22 - ) ERROR: UtilConnectUnix:524: socket failed 1",
             "<3>WSL (2 - ) ERROR: UtilBindVsockAnyPort:307: socket failed 1",

@@ -307,7 +307,8 @@ impl LlmError {
         let message = self.message().unwrap_or_default().to_lowercase();
         matches!(self, LlmError::EmptyReply { .. })
             || has_listed(&message, UNREADABLE_REPLY)
-            || matches!(self, LlmError::InStream { .. }) && has_listed(&message, UNREADABLE_IN_STREAM)
+            || matches!(self, LlmError::InStream { .. })
+                && has_listed(&message, UNREADABLE_IN_STREAM)
     }
 
     /// True if the message quotes what the model has written, which says nothing about the request.

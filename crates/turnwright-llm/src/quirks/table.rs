@@ -40,7 +40,7 @@ const NONE: QuirkPatch = QuirkPatch::NONE;
 const OPENAI: &[&str] = &["api.openai.com"];
 /// Their machines have caches of their own, and a key leads to the same one.
 const WITH_KEYS: &[&str] = &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"];
-/// What Alibaba serves is cached for certain only if it is marked.
+/// The hosts of models of Alibaba, which are cached for certain only if they are marked.
 const WITH_MARKS: &[&str] = &["openrouter.ai", "opencode.ai", "aliyuncs.com"];
 const MARKED: &[&str] = &["claude", include_str!("table/models_of_alibaba.txt")];
 

@@ -418,7 +418,7 @@ impl ToolResult {
 
 /// Reads a block. A value that is not a block of the protocol becomes its text, unless it has fewer than two
 /// fields or brings a file.
-fn parse_block(value: &Value) -> ResultBlock {
+pub fn parse_block(value: &Value) -> ResultBlock {
     let known = ContentBlock::deserialize(value).ok().and_then(ResultBlock::of);
     if let Some(block) = known {
         return block;

@@ -644,6 +644,10 @@ fn a_line_that_is_too_long_to_be_judged_does_not_run_in_any_mode() {
     let line = format!("true {}", "a ".repeat(shell::MAX_LINE_BYTES / 2));
     for mode in Mode::ALL {
         check(mode, &format!("exec {line}"), "", &format!("exec {line}"), "deny");
+        // For cmd each of these parts may be the command.
+        let effects = [effect(&format!("cmd cmd /c {}", "x ".repeat(1_000)))];
+        let decision = decide(&PolicyRules::default(), mode, &Grants::default(), &effects);
+        assert_eq!(decision.verdict(), Verdict::Deny, "{mode:?}");
     }
 }
 

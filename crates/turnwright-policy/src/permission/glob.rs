@@ -93,6 +93,8 @@ impl Glob {
         let literal_parts = tail.split('/').take(2).filter(|part| !has_wildcard(part)).count();
         let is_also_from_root =
             ignore_case && base == GlobBase::Project && text.starts_with('/') && literal_parts == 2;
+        let drive = on_drive(&tail).filter(|_| is_also_from_root);
+        let of_drive = drive.map(|tail| Matcher::new(&tail, ignore_case)).transpose()?;
         Ok(Glob {
             text: text.to_owned(),
             base,
@@ -100,7 +102,7 @@ impl Glob {
             ignore_case,
             matcher,
             is_also_from_root,
-            link_targets: Vec::new(),
+            link_targets: of_drive.map(Arc::new).into_iter().collect(),
         })
     }
 
@@ -222,15 +224,15 @@ fn split(text: &str) -> Result<(GlobBase, String), String> {
         return Err(why.into());
     }
     let (base, tail) = if let Some(tail) = text.strip_prefix("//") {
-        (GlobBase::Root, tail.to_owned())
+        (GlobBase::Root, on_drive(tail).unwrap_or_else(|| tail.to_owned()))
     } else if let Some(tail) = text.strip_prefix("~/") {
         (GlobBase::Home, tail.to_owned())
-    } else if let Some(tail) = text.strip_prefix('/').or_else(|| text.strip_prefix("./")) {
-        (GlobBase::Project, tail.to_owned())
-    } else if text.starts_with(['~', '!']) || cfg!(windows) && names_drive(text) {
+    } else if text.starts_with(['~', '!']) || names_drive(text.trim_start_matches('/')) {
         let why = "a glob must not start with `~`, `!` or a drive, except for `~/`, the home \
                    folder, and `//C:/`";
         return Err(why.into());
+    } else if let Some(tail) = text.strip_prefix('/').or_else(|| text.strip_prefix("./")) {
+        (GlobBase::Project, tail.to_owned())
     } else if text.trim_matches('/').is_empty() {
         return Err("it is empty".into());
     } else {
@@ -246,10 +248,16 @@ fn split(text: &str) -> Result<(GlobBase, String), String> {
     Ok((base, tail.to_owned()))
 }
 
-/// Returns true if a text begins with a drive of Windows, which belongs behind `//`.
+/// The pattern for a drive of Windows that its first part names, as `c` does in rules of Claude Code: `//c/x`.
+fn on_drive(tail: &str) -> Option<String> {
+    let (first, rest) = tail.split_once('/').unwrap_or((tail, ""));
+    let drive = first.trim_end_matches(':').to_ascii_uppercase() + ":";
+    names_drive(&drive).then(|| format!("{drive}/{rest}"))
+}
+
+/// Returns true on Windows if a text begins with a drive, which belongs behind `//`.
 fn names_drive(text: &str) -> bool {
-    text.split_once(':')
-        .is_some_and(|parts| parts.0.len() == 1 && parts.0.as_bytes()[0].is_ascii_alphabetic())
+    cfg!(windows) && matches!(text.as_bytes(), [letter, b':', ..] if letter.is_ascii_alphabetic())
 }
 
 impl Matcher {
@@ -457,6 +465,10 @@ mod tests {
             ("//C:/secrets", r"C:\secrets C:\secrets\a C:/secrets/b/c", r"C:\secret D:\secrets"),
             #[cfg(windows)]
             ("//C:/secrets/*.pem", r"C:\secrets\a.pem", r"C:\secrets\a.txt C:\a.pem"),
+            #[cfg(not(windows))]
+            ("//c/x", "/c/x /c/x/a", "/ws/c/x /x C:/x"),
+            #[cfg(windows)]
+            ("//c/secrets/*.pem", r"C:\secrets\a.pem", r"C:\secrets\a.txt D:\secrets\a.pem"),
         ];
         for (text, meant, other) in table {
             let glob = Glob::parse(text, false).unwrap();
@@ -471,6 +483,8 @@ mod tests {
             ("/\u{dc}ber", "/ws/U\u{308}ber/a"),
             ("/U\u{308}ber", "/ws/\u{dc}ber"),
             ("\u{dc}*.md", "/ws/a/U\u{308}b.md"),
+            #[cfg(windows)]
+            ("/c/Secrets/*.pem", r"C:\secrets\a.pem"),
         ] {
             assert!(Glob::parse(rule, true).unwrap().matches(Path::new(path), &bases()), "{rule}");
             assert!(
@@ -478,6 +492,7 @@ mod tests {
                 "{rule}"
             );
         }
+        assert_eq!(Glob::parse("/C:/secrets", true).is_err(), cfg!(windows));
         assert!(Glob::parse("/Make", true).unwrap().matches(Path::new("/ws/mAKE/a"), &bases()));
         assert!(Glob::everything().matches(Path::new("/any/thing"), &bases()));
     }

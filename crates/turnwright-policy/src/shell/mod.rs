@@ -97,9 +97,7 @@ pub fn parse_in(folder: &Path, line: &str, dialect: ShellDialect) -> Script {
         return Script { ambiguity, ..Script::default() };
     }
     if dialect == ShellDialect::Cmd {
-        let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
-        let commands = syntax::cmd_scanner::scan(line);
-        return Script { commands, ambiguity, ..Script::default() };
+        return syntax::cmd_scanner::scan(line);
     }
     let folders = BTreeSet::from([folder.to_path_buf()]);
     let mut script = match syntax::parser::parse(line, dialect, folders, 0) {

@@ -197,6 +197,17 @@ fn long_lines_and_many_commands_are_ambiguous_and_bounded() {
 }
 
 #[test]
+fn a_line_for_cmd_of_which_something_is_left_out_says_so() {
+    let many = "x ".repeat(30_000);
+    let nested = "sudo ".repeat(300);
+    for (start, expected) in [("echo ", false), ("cmd /c ", true), (nested.as_str(), true)] {
+        let script = parse(&format!("{start}{many}& rd /s a"), ShellDialect::Cmd);
+        assert_eq!(script.is_cut, expected, "{}", &start[..5]);
+        assert!(script.commands.iter().any(|command| command.argv().eq(["rd", "/s", "a"])));
+    }
+}
+
+#[test]
 fn what_is_not_understood_is_named() {
     for (line, why) in [
         ("echo $((6*7))", "it contains an arithmetic expansion"),

@@ -99,13 +99,14 @@ const IGNORED_UPDATES: [&str; 5] = [
 
 /// The beginnings of lines in notices about the disk on which sessions are stored and the sandbox, of which a session
 /// that is recorded from its midst has told before, and about files that a recording does not have.
-const MACHINE_NOTICES: [&str; 14] = [
+const MACHINE_NOTICES: [&str; 15] = [
     "The sandbox is not available here",
     "Part of this session was not saved",
     "This session is not being saved",
     "Sessions are being saved again",
     "Too much was waiting to be saved",
     "Untrusted settings of ",
+    "SSL_CERT_FILE is ",
     "Other users have rights to ",
     "The file system of ",
     ".mcp.json",

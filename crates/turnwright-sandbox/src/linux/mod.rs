@@ -34,7 +34,8 @@ mod socket_tests;
 mod tests;
 
 use std::ffi::CStr;
-use std::io::{self, PipeReader, PipeWriter, Read};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,12 +121,8 @@ impl LinuxSandbox {
         }
         let abi = sandbox_support().landlock_abi.unwrap_or_default();
         // Symlinks are resolved. A path that cannot be resolved cannot be read either.
-        let mut hidden: Vec<_> = profile
-            .hidden
-            .iter()
-            .filter_map(|path| real_path::real_path(path))
-            .filter(|path| path != Path::new("/dev/null"))
-            .collect();
+        let real = profile.hidden.iter().filter_map(|path| real_path::real_path(path));
+        let mut hidden: Vec<_> = real.filter(|path| path != Path::new("/dev/null")).collect();
         if !namespaces.mounts || !raw_devices::are_private(profile) {
             hidden.extend(raw_devices::find(profile));
         }
@@ -277,9 +274,8 @@ impl LinuxSandbox {
     }
 
     fn enter_mount_namespace(&self) -> io::Result<()> {
-        self.mount_namespace
-            .as_ref()
-            .map_or(Ok(()), |namespace| namespace.enter(Some(self.ruleset.as_fd())))
+        let Some(namespace) = &self.mount_namespace else { return Ok(()) };
+        namespace.enter(Some(self.ruleset.as_fd()))
     }
 }
 
@@ -299,6 +295,9 @@ struct ProcessNamespace {
     caller: OwnedFd,
     /// The numbers of the two processes, written by the process that starts them.
     numbers: (PipeReader, PipeWriter),
+    /// The last process number that was given in the PID namespace of the process that writes this file. The kernel need
+    /// not have it, and containers may deny it.
+    last_number: Option<File>,
     /// The descriptors that the first process keeps open, sorted.
     kept: Vec<RawFd>,
     supervisor: Option<SocketSupervisor>,
@@ -313,7 +312,8 @@ impl ProcessNamespace {
         let mut kept = locks;
         kept.extend(supervisor.iter().flat_map(SocketSupervisor::kept_descriptors));
         kept.sort_unstable();
-        Ok(ProcessNamespace { caller, numbers, kept, supervisor })
+        let last_number = File::options().write(true).open("/proc/sys/kernel/ns_last_pid").ok();
+        Ok(ProcessNamespace { caller, numbers, last_number, kept, supervisor })
     }
 
     /// Starts the first process and a second one, in which this returns. The calling process ends.
@@ -321,9 +321,16 @@ impl ProcessNamespace {
     fn enter(&self) -> io::Result<()> {
         // Until it has closed its descriptors, the first process must not run a handler of the caller.
         let mask = syscalls::block_all_signals()?;
-        let Some(init) = syscalls::clone_sibling()? else { self.wait_for_ever() };
-        match syscalls::clone_sibling() {
-            Ok(None) => syscalls::set_signal_mask(&mask),
+        let Some(init) = syscalls::clone_sibling(None)? else { self.wait_for_ever() };
+        // Programs name files after their number, and take one for running if it exists. So the numbers go on from one
+        // that no other command begins with, and not from 2 in each namespace.
+        match syscalls::clone_sibling(Some(init)) {
+            Ok(None) => {
+                if let Some(mut last_number) = self.last_number.as_ref() {
+                    write!(last_number, "{}", init.as_raw_pid()).ok();
+                }
+                syscalls::set_signal_mask(&mask)
+            }
             Ok(Some(program)) => {
                 let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
                 rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();
@@ -408,11 +415,7 @@ fn disable_core_dumps() -> io::Result<()> {
 
 /// Converts without allocating, which is not allowed between `fork` and `exec`.
 fn to_io_error(error: &seccompiler::Error) -> io::Error {
-    let number = match error {
-        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => {
-            error.raw_os_error()
-        }
-        _ => None,
-    };
+    use seccompiler::Error::{Prctl, Seccomp};
+    let number = if let Prctl(why) | Seccomp(why) = error { why.raw_os_error() } else { None };
     io::Error::from_raw_os_error(number.unwrap_or(libc::EINVAL))
 }

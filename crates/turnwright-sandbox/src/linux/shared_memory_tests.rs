@@ -98,7 +98,7 @@ fn programs_that_run_at_the_same_time_see_the_same_memory_and_some_only_read_it(
         let writer = SandboxProfile { writable: vec!["/dev/shm/third".into()], ..reader };
         let script = "open('/dev/shm/third', 'w').close(); os.remove('/dev/shm/third')";
         assert_eq!(run_in(&folders, &writer, Some(&session), script, |_| ()), "");
-        io::Write::write_all(stdin, b"\n").unwrap();
+        stdin.write_all(b"\n").unwrap();
     });
     assert_eq!(text, "['first', 'second']\n");
 }

@@ -127,12 +127,25 @@ pub(super) fn unshare(flags: c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }.into())
 }
 
-/// Clones the process, as `fork` does, but the child gets the parent of the calling process. Returns the number of the
-/// child, and `None` in the child.
-pub(super) fn clone_sibling() -> io::Result<Option<Pid>> {
-    let flags = libc::CLONE_PARENT | libc::SIGCHLD;
-    // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
-    let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+/// Clones the process, as `fork` does, but the child gets the parent of the calling process, and this number in its PID
+/// namespace, if the kernel allows that. Returns the number of the child, and `None` in the child.
+pub(super) fn clone_sibling(number: Option<Pid>) -> io::Result<Option<Pid>> {
+    // SAFETY: all zeros is a valid value.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = libc::CLONE_PARENT.unsigned_abs().into();
+    // The kernel reads the number there. If the provenance was not exposed, the compiler might leave it unwritten.
+    arguments.set_tid =
+        number.as_ref().map_or(0, |number| std::ptr::from_ref(number).expose_provenance() as u64);
+    arguments.set_tid_size = number.is_some().into();
+    let size = size_of::<libc::clone_args>();
+    // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one. Reads `number`,
+    // which is an `i32` like the kernel's, and `arguments`, which has the kernel's layout.
+    let mut result = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size) };
+    if result < 0 {
+        let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+        // SAFETY: as above.
+        result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    }
     check(result)?;
     Ok(i32::try_from(result).ok().and_then(Pid::from_raw))
 }
@@ -248,10 +261,8 @@ pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
         ifr6_ifindex: LOOPBACK_INDEX,
     };
     // SAFETY: reads the request, which has the kernel's layout.
-    let result = unsafe {
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request).into()
-    };
-    check(result).or(Ok(()))
+    unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request) };
+    Ok(())
 }
 
 /// Installs a filter and returns the descriptor on which its notifications arrive.

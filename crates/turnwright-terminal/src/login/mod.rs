@@ -33,10 +33,13 @@ pub fn login(provider: Option<&str>, mut config: Config) -> ExitCode {
 
 /// Returns what to say: where the login is stored, and what it changes.
 fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> CliResult<String> {
-    let mut logins = Logins::load(&config.paths).unwrap_or_else(|error| {
-        prompt::say(&format!("{error}. This login replaces it.\n")).ok();
-        Logins::default()
-    });
+    let mut logins = match Logins::load(&config.paths) {
+        Err(error) if Logins::can_be_read(&config.paths) => {
+            prompt::say(&format!("{error}. This login replaces it.\n")).ok();
+            Logins::default()
+        }
+        loaded => loaded.map_err(|error| error.to_string())?,
+    };
     let login = Login { config, flags, logins: &logins };
     let new = if prompt::is_terminal() {
         login.ask(provider)?
@@ -111,23 +114,20 @@ pub fn logout(provider: Option<&str>, removes_all: bool, config: &Config) -> Exi
 /// Removes what the arguments or the user's answer name, and returns what to say.
 fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> CliResult<String> {
     let mut logins = match Logins::load(&config.paths) {
-        Ok(logins) => logins,
-        Err(error) if provider.is_some() => return Err(CliError::Other(error.to_string())),
-        Err(_) => {
+        Err(_) if provider.is_none() && Logins::can_be_read(&config.paths) => {
             Logins::default().remove(|_| true, &config.paths)?;
             return Ok("Removed the stored logins, which were damaged.\n".to_owned());
         }
+        loaded => loaded.map_err(|error| error.to_string())?,
     };
     let names: Vec<String> = logins.all().iter().map(StoredLogin::name).collect();
     let removed = match (provider, &names[..]) {
         (Some(name), _) => {
             let is_meant = |login: &StoredLogin| plain_name(&login.name()) == plain_name(name);
             if !logins.all().iter().any(is_meant) {
-                return Err(CliError::Other(format!(
-                    "there is no login of `{}`. Stored are: {}",
-                    name.escape_debug(),
-                    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-                )));
+                let stored = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                let shown = name.escape_debug();
+                return Err(format!("there is no login of `{shown}`. Stored are: {stored}").into());
             }
             logins.remove(is_meant, &config.paths)?
         }
@@ -150,10 +150,9 @@ fn plain_name(name: &str) -> String {
 /// Asks which login is to be removed; `None` for all.
 fn ask_which(names: &[String]) -> CliResult<Option<&str>> {
     if !prompt::is_terminal() {
-        return Err(CliError::Other(format!(
-            "there are several logins. Add --all, or --provider with one of {}",
-            names.join(", ")
-        )));
+        let names = names.join(", ");
+        let why = "there are several logins. Add --all, or --provider with one of";
+        return Err(format!("{why} {names}").into());
     }
     let mut choices: Vec<&str> = names.iter().map(String::as_str).collect();
     choices.push("all");
@@ -220,9 +219,9 @@ impl Login<'_> {
         let found = self.look_for(&local)?;
         let (running, others): (Vec<_>, Vec<_>) =
             local.into_iter().zip(found).partition(|(_, count)| count.is_some());
-        let running = running
-            .into_iter()
-            .map(|(provider, count)| (provider, models_note(count.unwrap_or(0))));
+        let running = running.into_iter().map(|(provider, count)| {
+            (provider, format!("on this machine, {}", counted(count.unwrap_or(0), "model")))
+        });
         let hosted = hosted.into_iter().map(|provider| (provider, self.key_note(provider)));
         let shown: Vec<(&'static ProviderPreset, String)> = running.chain(hosted).collect();
         let mut names: Vec<&str> = shown.iter().map(|(provider, _)| provider.name).collect();
@@ -302,9 +301,8 @@ impl Login<'_> {
         };
         let question = format!("API key for {} (hidden{empty}): ", target.name());
         let typed = prompt::ask_hidden(&question)?;
-        Ok(Secret::from_copied(&typed)
-            .map(|secret| self.new_key(secret))
-            .or_else(|| known.cloned()))
+        let new = Secret::from_copied(&typed).map(|secret| self.new_key(secret));
+        Ok(new.or_else(|| known.cloned()))
     }
 
     fn ask_model(&self, target: &LoginTarget, models: &[String]) -> CliResult<Option<String>> {
@@ -320,10 +318,6 @@ impl Login<'_> {
 /// Asks for the base URL of a server of the user's own.
 fn ask_server() -> CliResult<LoginTarget> {
     ask_until("Base URL, such as https://example.com/v1: ", LoginTarget::server)
-}
-
-fn models_note(count: usize) -> String {
-    format!("on this machine, {}", counted(count, "model"))
 }
 
 /// The list of providers with a note on each, and the entry for another server.
@@ -421,9 +415,8 @@ impl Login<'_> {
             format!("each account of {provider} has its own server: add --base-url")
         })?;
         let typed = if target.is_local() { String::new() } else { prompt::read_line()? };
-        let key = Secret::from_copied(&typed)
-            .map(|secret| self.new_key(secret))
-            .or_else(|| self.known_key(&target));
+        let new = Secret::from_copied(&typed).map(|secret| self.new_key(secret));
+        let key = new.or_else(|| self.known_key(&target));
         if key.is_none() && target.needs_key() {
             return Err(CliError::Other(format!("{} needs a key", target.name())));
         }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::observe::{ObservedState, is_not_found, observe};
+use super::observe::{ObservedState, observe};
 use super::{CallChanges, ChangeTracker};
-use crate::files::{FileText, TextEncoding, TextSource};
+use crate::files::{FileText, TextEncoding, TextSource, missing_parents};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::hash::sha256_hex;
@@ -168,15 +168,6 @@ fn mode_of(found: &ObservedState) -> Option<u32> {
         FileState::File { mode, .. } => Some(mode),
         _ => None,
     }
-}
-
-/// The folders above a path that do not exist, the deepest first.
-pub(crate) fn missing_parents(path: &Path) -> Vec<PathBuf> {
-    path.ancestors()
-        .skip(1)
-        .take_while(|above| fs::symlink_metadata(above).is_err_and(|error| is_not_found(&error)))
-        .map(Path::to_path_buf)
-        .collect()
 }
 
 /// The states of these paths and of everything below them.

@@ -29,7 +29,6 @@ use turnwright_types::ids::CallId;
 use turnwright_types::text::format_bytes;
 
 pub use commands::CommandBaseline;
-pub(crate) use edits::missing_parents;
 pub use edits::{ExpectedChange, TrackedEdit};
 pub use git::index::{indexed_files, indexed_submodules, read_index_file};
 pub use git::pack::pack_index_lists;

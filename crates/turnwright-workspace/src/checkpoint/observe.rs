@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::files::is_not_found;
 use crate::nofollow::{self, permission_bits};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
@@ -89,9 +90,4 @@ fn observe_file(path: &Path, keeps: bool) -> io::Result<ObservedState> {
     let (hash, size) = sha256_of_reader(file.take(MAX_HASHED_BYTES))?;
     let mode = permission_bits(&metadata);
     Ok(FileState::File { hash: hex(&hash), size, mode, is_kept: false }.into())
-}
-
-/// Returns true if this error means that nothing is at the path.
-pub(super) fn is_not_found(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

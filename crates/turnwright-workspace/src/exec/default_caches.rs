@@ -25,6 +25,8 @@ const fn programs(folder: &'static str, made_by: &'static [&'static str]) -> Def
 pub const DEFAULT_CACHES: &[DefaultCache] = &[
     // The Android plugin of Gradle takes a lock there for each build.
     cache(".android", &["adb"]),
+    // Ansible does not start without a place for temporary files there.
+    cache(".ansible", &["ansible"]),
     cache(".bundle", &["bundle"]),
     cache(".bun/install/cache", &["bun"]),
     // Cabal keeps its files elsewhere unless there is this folder.
@@ -36,13 +38,18 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     // Only old versions make it.
     cache(".ccache", &[]),
     cache(".conan2", &["conan"]),
+    // These two do not start without a place for their settings.
+    cache(".config/Cypress", &[]),
+    cache(".config/libreoffice", &["soffice"]),
     cache(".cpanm", &["cpanm"]),
     programs(".dotnet", &["dotnet"]),
+    cache(".dub", &["dub"]),
     cache(".elm", &["elm"]),
     programs(".gem", &["gem"]),
     cache(".gitlibs", &["clojure"]),
     // A project brings Gradle and Maven along: `gradlew`, `mvnw`.
     cache(".gradle", &["gradle", "java"]),
+    cache(".hex", &["mix"]),
     cache(".ivy2", &["sbt"]),
     programs(".julia", &["julia"]),
     // Of Kotlin, which Gradle starts.
@@ -61,6 +68,7 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     // The programs in `.local/bin` are links into it.
     programs(".local/state/cabal", &["cabal"]),
     cache(".m2", &["mvn", "java"]),
+    cache(".mix", &["mix"]),
     cache(".npm", &["npm"]),
     // Only users who have changed npm's prefix have it.
     programs(".npm-global", &[]),
@@ -72,6 +80,8 @@ pub const DEFAULT_CACHES: &[DefaultCache] = &[
     cache(".stack", &["stack"]),
     programs(".swiftpm", &[]),
     cache(".templateengine", &["dotnet"]),
+    // Of PyTorch, with a GPU.
+    cache(".triton", &["nvidia-smi"]),
     cache(".yarn", &["yarn"]),
     cache("go/pkg/mod", &["go"]),
 ];

@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::save::{self, WritePrecondition};
 use super::text::{LineEndings, with_crlf, with_lf};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk};
-use crate::checkpoint::missing_parents;
 use crate::nofollow;
 use turnwright_types::client::{BufferError, EditorBuffers};
 use turnwright_types::effect::{PathScope, ResolvedPath};
@@ -278,7 +277,7 @@ fn expected_on_disk(found: &LoadedText) -> WritePrecondition {
 
 /// Makes the folders above a file, and returns those that were missing, the deepest first.
 fn make_missing_folders(path: &Path) -> Vec<PathBuf> {
-    let missing = missing_parents(path);
+    let missing = disk::missing_parents(path);
     match missing.first().map(|deepest| nofollow::create_folder(deepest)) {
         Some(Ok(_)) => missing,
         _ => Vec::new(),

@@ -15,7 +15,6 @@ use super::text::{FileText, decode_head};
 use super::{FileError, READ_LIMIT};
 use crate::{nofollow, real_path};
 use tokio::task::spawn_blocking;
-use turnwright_types::bounded_read::read_at_most;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::message::Media;
@@ -41,18 +40,23 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     let metadata = file.metadata()?;
     // Checked on the open file, because the path may lead to another file by now.
     ensure_regular(&metadata)?;
-    if metadata.len() > READ_LIMIT {
-        return Err(FileError::TooLarge(metadata.len()));
-    }
-    ensure_memory(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
-    read_whole(&file, &metadata)
+    read_whole(&file, metadata.len())
 }
 
-/// Reads an opened file with this metadata. It may have grown since; a truncated text would lose data when it is
-/// written back.
-pub(super) fn read_whole(file: &File, metadata: &fs::Metadata) -> Result<Vec<u8>, FileError> {
-    let least = metadata.len().max(READ_LIMIT + 1);
-    read_at_most(file, READ_LIMIT)?.ok_or(FileError::TooLarge(least))
+/// Reads an opened file that has about this many bytes, unless it is too large.
+pub(super) fn read_whole(file: &File, length: u64) -> Result<Vec<u8>, FileError> {
+    if length > READ_LIMIT {
+        return Err(FileError::TooLarge(length));
+    }
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    ensure_memory(length)?;
+    let mut bytes = Vec::with_capacity(length);
+    file.take(READ_LIMIT + 1).read_to_end(&mut bytes)?;
+    // The file may have grown since; a truncated text would lose data when it is written back.
+    if bytes.len() as u64 > READ_LIMIT {
+        return Err(FileError::TooLarge(bytes.len() as u64));
+    }
+    Ok(bytes)
 }
 
 /// Like [`read_text`], on a blocking thread.
@@ -154,6 +158,20 @@ fn special_file_kind(metadata: &fs::Metadata) -> &'static str {
 #[cfg(not(unix))]
 fn special_file_kind(_: &fs::Metadata) -> &'static str {
     "a special file"
+}
+
+/// Returns true if this error means that nothing is at the path.
+pub(crate) fn is_not_found(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The folders above a path that do not exist, the deepest first.
+pub(crate) fn missing_parents(path: &Path) -> Vec<PathBuf> {
+    path.ancestors()
+        .skip(1)
+        .take_while(|above| fs::symlink_metadata(above).is_err_and(|error| is_not_found(&error)))
+        .map(Path::to_path_buf)
+        .collect()
 }
 
 pub(super) fn map_io_error(error: &io::Error) -> FileError {

@@ -24,6 +24,9 @@ pub struct FileKind {
 const OLD_OFFICE_FILE: &str = "Office file of the time before .docx, or with a password: to read it, convert it, for \
                                example with `soffice --headless --convert-to`";
 
+/// The same for the pictures of an iPhone or a Mac, which few models take.
+const HEIF_PICTURE: &str = "HEIC or AVIF picture: to see it, convert it with `magick` or `sips`";
+
 /// Offset, magic bytes at that offset, name of the format.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\x89PNG\r\n\x1a\n", "PNG"),
@@ -37,6 +40,9 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"ID3", "MP3 audio"),
     (0, b"OggS", "Ogg media"),
     (0, b"fLaC", "FLAC audio"),
+    (4, b"ftyphe", HEIF_PICTURE),
+    (4, b"ftypmif1", HEIF_PICTURE),
+    (4, b"ftypavi", HEIF_PICTURE),
     (4, b"ftyp", "MP4 media"),
     (0, b"\x1aE\xdf\xa3", "Matroska media"),
     (0, b"%PDF-", "PDF"),
@@ -252,6 +258,9 @@ mod tests {
             (webp_lossless, Some(("WebP", size))),
             (b"\x89PNG\r\n\x1a\n", Some(("PNG", None))),
             (b"\xff\xd8\xff", Some(("JPEG", None))),
+            (b"\0\0\0\x24ftypheic\0\0\0\0", Some((HEIF_PICTURE, None))),
+            (b"\0\0\0\x1cftypavif\0\0\0\0", Some((HEIF_PICTURE, None))),
+            (b"\0\0\0\x20ftypisom\0\0\x02\0", Some(("MP4 media", None))),
             (b"\x7fELF\x02", Some(("ELF executable", None))),
             (b"PK\x03\x04", Some(("ZIP archive", None))),
             (&tar, Some(("tar archive", None))),

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use buffers::UnsavedFiles;
 pub use disk::{BinaryFile, FileHead, read_head};
+pub(crate) use disk::{is_not_found, missing_parents};
 pub use entries::EntryInfo;
 pub use file_kind::{
     FileKind, PictureFault, blob_text, is_pdf, may_be_document, pdf_part, picture_mime, read_pdf,

@@ -66,7 +66,7 @@ pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
         return Ok(());
     }
     let (_held, path) = nofollow::hold_entry(path, nofollow::open_folder)?;
-    let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, &metadata)?;
+    let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, metadata.len())?;
     write_held(&path, &bytes)
 }
 
@@ -180,8 +180,8 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
 }
 
 /// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner
-/// or access list, because the file is a mount point, or because the disk knows no modes. Then the file has to be
-/// written in place.
+/// or access list, because the file is in use or a mount point, or because the disk knows no modes. Then the file has
+/// to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -190,7 +190,7 @@ fn must_write_in_place(error: &io::Error) -> bool {
             | io::ErrorKind::CrossesDevices
             | io::ErrorKind::ResourceBusy
             | io::ErrorKind::Unsupported
-    )
+    ) || private_file::is_in_use(error)
 }
 
 /// Overwrites the file itself. This is not atomic, so whatever can fail is tried before the first
@@ -199,7 +199,7 @@ fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let mut file = nofollow::open_pinned_file(path, true)?;
     let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
-    let old = read_whole(&file, &metadata)?;
+    let old = read_whole(&file, metadata.len())?;
     #[cfg(target_os = "linux")]
     reserve_space(&file, bytes.len())?;
     let Err(error) = private_file::fill(&mut file, bytes) else { return Ok(()) };
@@ -336,7 +336,7 @@ pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
     }
     // Windows marks a file as temporary under its temporary name, so only its owner can rename it.
     #[cfg(not(unix))]
-    file.persist_noclobber(path).map(drop).map_err(|error| error.error)
+    private_file::persist(file, path, false).map_err(|failed| failed.error)
 }
 
 fn create_new(path: &Path, mode: u32) -> io::Result<File> {

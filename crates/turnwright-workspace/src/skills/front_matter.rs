@@ -70,9 +70,10 @@ fn is_yes(value: Option<&str>) -> bool {
     value.is_some_and(|word| ["true", "yes"].iter().any(|yes| word.eq_ignore_ascii_case(yes)))
 }
 
-/// The text between the two `---` lines, and the text after them. Blank lines and comments may stand above.
+/// The text between the two `---` lines, and the text after them. A byte order mark, blank lines and comments may stand
+/// above.
 fn bounds(text: &str) -> Option<(&str, &str)> {
-    let mut text = text.trim_start();
+    let mut text = text.trim_start_matches('\u{feff}').trim_start();
     while text.starts_with("<!--") {
         text = text.split_once("-->")?.1.trim_start();
     }
@@ -158,7 +159,8 @@ mod tests {
 
     #[test]
     fn comments_and_blank_lines_may_stand_above_a_head() {
-        for above in ["\n", "<!-- Made by\na tool. -->\n", "\n<!-- a --> <!-- b -->\r\n\r\n"] {
+        let comments = ["<!-- Made by\na tool. -->\n", "\n<!-- a --> <!-- b -->\r\n\r\n"];
+        for above in ["\n", "\u{feff}"].into_iter().chain(comments) {
             let text = format!("{above}---\nname: a\ndisable-model-invocation: true\n---\nBody");
             let (head, body) = split(&text);
             assert_eq!((head.name.as_deref(), head.is_user_only, body), (Some("a"), true, "Body"));

@@ -103,8 +103,19 @@ impl EditorGuide {
         Some((keys, value))
     }
 
-    /// The file on this system. None if there is no home folder, or nothing to write.
+    /// The file on this machine. None if there is no home folder, or nothing to write. Where VS Code is used from
+    /// another machine, only the file of its server counts; the second folder is that of Codespaces.
     fn file(&self, config: &Config) -> Option<PathBuf> {
+        let usual = self.usual_file(config)?;
+        let is_remote = self.name == "vscode" && !usual.parent().is_some_and(Path::is_dir);
+        let names = [".vscode-server", ".vscode-remote"].into_iter().filter(|_| is_remote);
+        let mut servers = names.filter_map(|name| Some(config.home()?.join(name)));
+        let server = servers.find(|server| server.is_dir());
+        Some(server.map_or(usual, |server| server.join(native_path("data/Machine/settings.json"))))
+    }
+
+    /// The file on this system.
+    fn usual_file(&self, config: &Config) -> Option<PathBuf> {
         let [linux, macos, windows] = self.settings.ok()?;
         let file = match () {
             () if cfg!(windows) => windows,
@@ -164,10 +175,9 @@ pub(super) fn run(args: &EditorCliArgs, config: &Config) -> CliResult<()> {
     if args.write {
         return write(guide, &program, args, config);
     }
-    let file = guide
-        .file(config)
-        .map(|path| format!("\nOn this machine the file is {}\n", path.display()));
-    print(&format!("{}{}", guide.text(&program), file.unwrap_or_default()))
+    let file = guide.file(config);
+    let line = file.map(|path| format!("\nOn this machine the file is {}\n", path.display()));
+    print(&format!("{}{}", guide.text(&program), line.unwrap_or_default()))
 }
 
 /// The path of this program. If `PATH` leads to it through a link, that is the path: package managers put each

@@ -79,6 +79,30 @@ fn of_an_entry_only_what_differs_is_replaced() {
     assert_eq!(jsonc::parse(&new).unwrap(), json!({ "agents": { "t": acpx } }));
 }
 
+/// The usual files are those of Linux.
+#[cfg(target_os = "linux")]
+#[test]
+fn where_vs_code_is_used_from_another_machine_the_file_of_its_server_is_changed() {
+    use turnwright_config::{EnvironmentVariables, Flags, Paths, UserFile};
+    let folder = tempfile::tempdir().unwrap();
+    let home = Some(folder.path().to_path_buf());
+    let paths = Paths { home, ..Paths::below(folder.path()) };
+    let file = UserFile::at_default_path(&paths);
+    let config = Config::new(EnvironmentVariables::default(), Flags::default(), file, paths);
+    for (made, expected) in [
+        (".config", ".config/Code/User/settings.json"),
+        (".vscode-remote", ".vscode-remote/data/Machine/settings.json"),
+        (".vscode-server", ".vscode-server/data/Machine/settings.json"),
+        (".config/Code/User", ".config/Code/User/settings.json"),
+    ] {
+        std::fs::create_dir_all(folder.path().join(made)).unwrap();
+        let vscode = EditorGuide::find("vscode").unwrap();
+        assert_eq!(vscode.file(&config), Some(folder.path().join(expected)), "{made}");
+        let zed = EditorGuide::find("zed").unwrap().file(&config).unwrap();
+        assert!(zed.ends_with(".config/zed/settings.json"), "{}", zed.display());
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn the_folders_of_a_new_file_and_the_file_itself_may_be_behind_links() {

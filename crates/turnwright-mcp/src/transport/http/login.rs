@@ -238,10 +238,7 @@ impl ServerLogin {
     /// When the login was last changed, if there is one.
     pub(crate) async fn changed_at(&self) -> Option<SystemTime> {
         let file = self.file.clone();
-        spawn_blocking(move || fs::metadata(file).and_then(|metadata| metadata.modified()).ok())
-            .await
-            .ok()
-            .flatten()
+        on_disk(move || fs::metadata(file)?.modified()).await.ok()
     }
 
     /// Returns the access token, renewed if it is about to expire; `None` without a login.
@@ -252,52 +249,67 @@ impl ServerLogin {
         }
     }
 
+    /// Returns the access token, even if it is about to expire; `None` without a login.
+    pub(super) async fn stored_token(&self) -> Result<Option<String>, AuthError> {
+        Ok(self.read().await?.and_then(|saved| access_token(&saved.credentials)))
+    }
+
     /// Returns a new token in place of one that was refused or has expired.
+    #[expect(clippy::disallowed_methods, reason = "it must not end with whoever waits for it")]
     pub(crate) async fn renew(&self, refused: Option<&str>) -> Result<Option<String>, AuthError> {
         let renewal = async {
-            let _lock = self.lock().await?;
-            // Another process may have renewed it meanwhile.
-            let Some(saved) = self.read().await? else { return Ok(None) };
-            let stored = saved.credentials;
-            let token = access_token(&stored);
-            let is_new = refused.is_none_or(|refused| token.as_deref() != Some(refused));
-            if is_new && !is_expiring(&stored) {
-                return Ok(token);
-            }
-            let (mut manager, server, is_advertised) = self.discover().await?;
-            // While a server does not say who issues its tokens, its own address takes the place of the issuer. Then
-            // its endpoints must not get a token that another server has issued, and the login is kept.
-            let issuer = server.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
-            let is_own = issuer.is_some_and(|issuer| issuer.origin() == self.url.origin());
-            let is_other = !is_advertised || is_own && server.issuer != stored.issuer;
-            if is_other && stored.issuer.is_some() {
-                return Err(AuthError::NoAuthorizationSupport);
-            }
-            if !manager.initialize_from_store().await? {
-                return Err(AuthError::AuthorizationRequired);
-            }
-            if let Some(secret) = saved.client_secret {
-                let client = OAuthClientConfig::new(stored.client_id, self.url.as_str());
-                manager.configure_client(client.with_client_secret(&secret))?;
-                let client_secret = Some(secret);
-                manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
-            }
-            let mut renewed = manager.refresh_token().await;
-            // Entra renews a token only for scopes that are named. After any other failure, a second use of a refresh
-            // token that the server replaces each time could pass for a theft.
-            if let Err(AuthError::TokenRefreshFailed(why)) = &renewed
-                && UNNAMED_SCOPE_CODES.iter().any(|code| why.contains(code))
-                && !stored.granted_scopes.is_empty()
-            {
-                manager.set_refresh_scopes(stored.granted_scopes);
-                renewed = manager.refresh_token().await;
-            }
-            renewed.map_err(as_rejection)?;
-            Ok(self.read().await?.and_then(|saved| access_token(&saved.credentials)))
+            let lock = self.lock().await?;
+            // A server that replaces its refresh tokens tells the new one only once, so this goes on if nobody waits.
+            let renewing = self.clone().renew_locked(lock, refused.map(str::to_owned));
+            tokio::spawn(renewing).await.map_err(as_store_error)?
         };
-        timeout(RENEWAL_TIMEOUT, Box::pin(renewal))
+        timeout(RENEWAL_TIMEOUT, renewal)
             .await
             .unwrap_or_else(|_| Err(AuthError::TokenRefreshFailed("it took too long".to_owned())))
+    }
+
+    /// Renews the login, unless that was done before the lock was free.
+    async fn renew_locked(
+        self,
+        _lock: FileLock,
+        refused: Option<String>,
+    ) -> Result<Option<String>, AuthError> {
+        let Some(saved) = self.read().await? else { return Ok(None) };
+        let stored = saved.credentials;
+        let token = access_token(&stored);
+        if (refused.is_none() || token != refused) && !is_expiring(&stored) {
+            return Ok(token);
+        }
+        let (mut manager, server, is_advertised) = self.discover().await?;
+        // While a server does not say who issues its tokens, its own address takes the place of the issuer. Then
+        // its endpoints must not get a token that another server has issued, and the login is kept.
+        let issuer = server.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
+        let is_own = issuer.is_some_and(|issuer| issuer.origin() == self.url.origin());
+        let is_other = !is_advertised || is_own && server.issuer != stored.issuer;
+        if is_other && stored.issuer.is_some() {
+            return Err(AuthError::NoAuthorizationSupport);
+        }
+        if !manager.initialize_from_store().await? {
+            return Err(AuthError::AuthorizationRequired);
+        }
+        if let Some(secret) = saved.client_secret {
+            let client = OAuthClientConfig::new(stored.client_id, self.url.as_str());
+            manager.configure_client(client.with_client_secret(&secret))?;
+            let client_secret = Some(secret);
+            manager.set_credential_store(ServerLogin { client_secret, ..self.clone() });
+        }
+        let mut renewed = manager.refresh_token().await;
+        // Entra renews a token only for scopes that are named. After any other failure, a second use of a refresh
+        // token that the server replaces each time could pass for a theft.
+        if let Err(AuthError::TokenRefreshFailed(why)) = &renewed
+            && UNNAMED_SCOPE_CODES.iter().any(|code| why.contains(code))
+            && !stored.granted_scopes.is_empty()
+        {
+            manager.set_refresh_scopes(stored.granted_scopes);
+            renewed = manager.refresh_token().await;
+        }
+        renewed.map_err(as_rejection)?;
+        self.stored_token().await
     }
 
     /// Discovers the authorization server of this server. Returns an OAuth client for it, its metadata, and false if
@@ -363,8 +375,7 @@ impl ServerLogin {
         let url = self.url.clone();
         // Blocking, because the system's certificates are read.
         let built = spawn_blocking(move || build_manager(url, accepted)).await;
-        let mut manager =
-            built.unwrap_or_else(|error| Err(AuthError::InternalError(error.to_string())))?;
+        let mut manager = built.map_err(as_store_error)??;
         manager.set_credential_store(self.clone());
         Ok(manager)
     }
@@ -447,16 +458,12 @@ fn as_store_error(error: impl std::error::Error) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
 
-fn field<'a>(token: &'a Value, name: &str) -> Option<&'a str> {
-    token.get(name)?.as_str()
-}
-
 fn token(stored: &StoredCredentials) -> Value {
     serde_json::to_value(&stored.token_response).unwrap_or_default()
 }
 
 fn access_token(stored: &StoredCredentials) -> Option<String> {
-    field(&token(stored), "access_token").map(str::to_owned)
+    token(stored)["access_token"].as_str().map(str::to_owned)
 }
 
 fn is_expiring(stored: &StoredCredentials) -> bool {
@@ -471,7 +478,7 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
 fn register_tokens(stored: &LoginFile) -> Result<(), AuthError> {
     let token = token(&stored.credentials);
     let names = ["access_token", "refresh_token", "id_token"];
-    let tokens = names.iter().filter_map(|name| Some(field(&token, name)?.to_owned()));
+    let tokens = names.iter().filter_map(|name| Some(token[*name].as_str()?.to_owned()));
     redact::register_keys(tokens.chain(stored.client_secret.clone())).map_err(as_store_error)
 }
 

@@ -352,7 +352,11 @@ impl HttpConnection {
     /// Ends the session. The caller limits how long that may take.
     pub(crate) async fn delete(&self, headers: HeaderMap) {
         let deletion = async {
-            let token = self.token().await?;
+            // A renewal could be cut off by the end of the process, and the new refresh token be lost.
+            let token = match &self.login {
+                Some(login) => login.stored_token().await?,
+                None => None,
+            };
             let request = self.client.delete(self.url.clone());
             self.send(request, &headers, token).await
         };

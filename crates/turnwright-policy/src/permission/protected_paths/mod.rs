@@ -28,7 +28,7 @@ pub struct ProtectedPaths {
 }
 
 const GIT: &str = "git's own files: its hooks and settings say what git runs";
-const USER: &str = "your settings name it as protected, or git or direnv read it";
+const USER: &str = "your settings name it as protected, or git, direnv or a link leads to it";
 
 /// The file that makes a folder a virtual environment of Python.
 const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
@@ -64,21 +64,15 @@ impl ProtectedPaths {
             return Some("the whole project, with its hooks and settings");
         }
         // The nearest root: names above a folder that the user has opened do not count.
-        let root = self
-            .roots
-            .iter()
-            .filter(|root| path.starts_with(root))
-            .max_by_key(|root| root.components().count());
+        let above = self.roots.iter().filter(|root| path.starts_with(root));
+        let root = above.max_by_key(|root| root.components().count());
         let parts = parts(root.and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path));
         let is_git = root.and_then(|root| root.file_name()).is_some_and(|name| name == ".git");
         if let Some(why) = git_reason(&parts, is_git) {
             return Some(why);
         }
-        if self
-            .extra
-            .iter()
-            .any(|path| root.is_some() && overlaps(&parts, &self::parts(path.as_ref())))
-        {
+        let mut extra = self.extra.iter().filter(|_| root.is_some());
+        if extra.any(|path| overlaps(&parts, &self::parts(path.as_ref()))) {
             return Some(USER);
         }
         if let Some(why) = reason_of_name(path) {

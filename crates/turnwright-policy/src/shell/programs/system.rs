@@ -112,6 +112,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),
     program("telinit").catastrophe(ends_run_level),
     program("rd rmdir del erase").catastrophe(removes_drive).operand_use(OperandUse::Takes),
+    program("remove-item").catastrophe(removes_drive),
     program("format").catastrophe(formats_drive),
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
     program("loginctl").catastrophe(stops_system).ruins(&[Danger::Prefix("terminate-", OF_USER)]),
@@ -372,18 +373,19 @@ fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
 
 /// Folders that hold the system or all files of a user, as `cmd` names them.
 const SYSTEM_FOLDERS: WordList =
-    "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR%";
-/// The names of such folders below the root of a drive.
-const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
+    "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR% $ENV:USERPROFILE";
+/// Such folders behind the letter of a drive, and the drive itself.
+const SYSTEM_NAMES: &[&str] = &["", "\\PROGRAM FILES", "\\USERS", "\\WINDOWS"];
 
-/// `rd /s C:\`, `del /s C:\*`.
+/// `rd /s C:\`, `del /s C:\*`, and in PowerShell `Remove-Item -Recurse C:\`.
 fn removes_drive(words: Args<'_>) -> Option<&'static str> {
     let is_recursive = words.iter().any(|word| {
-        word.text.starts_with('/')
-            && word.text.to_ascii_lowercase().split('/').any(|part| part == "s")
+        word.text.starts_with('/') && word.text.split('/').any(|part| is_in("s S", part))
     });
-    let removes = is_recursive && words.iter().any(is_system);
-    removes.then_some("deletes the system or all of a user's files")
+    let is_powershell = words.iter().any(|word| word.text.to_ascii_lowercase().starts_with("-r"));
+    // PowerShell takes `\"` for a quote, of which the backslash is left here.
+    let mut paths = words.iter().filter(|word| is_recursive || is_powershell && word.text != "\\");
+    paths.any(is_system).then_some("deletes the system or all of a user's files")
 }
 
 /// `format C:`.
@@ -396,15 +398,13 @@ fn is_drive(text: &str) -> bool {
 }
 
 fn is_system(word: &Word) -> bool {
-    let path = word.text.to_ascii_uppercase().replace('/', "\\");
+    let written = word.text.trim_matches('\'').to_ascii_uppercase().replace('/', "\\");
+    let path = written.replace("\\\\?\\", "").replace("\\\\.\\", "");
     let everything = ["\\*.*", "\\*", "\\"].iter().find_map(|end| path.strip_suffix(end));
     let folder = everything.unwrap_or(&path);
     let name = folder.get(2..).filter(|_| folder.get(..2).is_some_and(is_drive));
     // `\` is the root of the current drive, but `/` begins an option.
     (everything == Some("") && word.text.starts_with('\\'))
-        || name == Some("")
-        || name
-            .and_then(|name| name.strip_prefix('\\'))
-            .is_some_and(|name| SYSTEM_NAMES.contains(&name))
+        || name.is_some_and(|name| SYSTEM_NAMES.contains(&name))
         || is_in(SYSTEM_FOLDERS, folder)
 }

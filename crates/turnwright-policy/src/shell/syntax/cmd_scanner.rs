@@ -8,12 +8,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::super::programs::{WordList, is_in};
-use super::super::{Redirect, SimpleCommand, Word};
+use super::super::{Redirect, Script, SimpleCommand, Word};
 use super::command_scanner;
 use super::lexer::Ambiguity;
 
-pub(in crate::shell) const NOT_UNDERSTOOD: Ambiguity =
-    "it is for cmd, whose command lines are not analysed";
+const NOT_UNDERSTOOD: Ambiguity = "it is for cmd, whose command lines are not analysed";
 
 /// Commands whose arguments may contain another command.
 const STARTERS: WordList =
@@ -26,25 +25,25 @@ const EXTENSIONS: [&str; 4] = [".exe", ".cmd", ".bat", ".com"];
 const MAX_REPEATED_WORDS: usize = 100_000;
 
 /// Everything that could be a command in a line.
-pub(in crate::shell) fn scan(line: &str) -> Vec<SimpleCommand> {
+pub(in crate::shell) fn scan(line: &str) -> Script {
     let mut all = Vec::new();
+    // A line for another shell may be among the arguments. What it redirects would be misread.
+    let other = command_scanner::scan(line);
+    let mut is_cut = other.is_cut;
     // No single way to split a line is right, because it depends on the program.
     for obeys_quotes in [true, false] {
         let mut scanner = CmdScanner { obeys_quotes, ..CmdScanner::default() };
         scanner.read(line);
         all.append(&mut scanner.found);
+        is_cut |= scanner.is_cut;
     }
-    // A line for another shell may be among the arguments. What it redirects would be misread.
-    all.extend(
-        command_scanner::scan(line)
-            .commands
-            .into_iter()
-            .map(|command| SimpleCommand { redirects: Vec::new(), ..command }),
-    );
+    let others = other.commands.into_iter();
+    all.extend(others.map(|command| SimpleCommand { redirects: Vec::new(), ..command }));
     // Most commands are found more than once.
     let mut known = HashSet::new();
     all.retain(|command| known.insert(command.clone()));
-    all
+    let ambiguity = Some(NOT_UNDERSTOOD.to_owned());
+    Script { commands: all, ambiguity, is_cut, ..Script::default() }
 }
 
 #[derive(Default)]
@@ -62,6 +61,8 @@ struct CmdScanner {
     has_left_folder: bool,
     /// The number of words that were repeated.
     repeated: usize,
+    /// True if something was left out because there were too many.
+    is_cut: bool,
 }
 
 impl CmdScanner {
@@ -70,6 +71,8 @@ impl CmdScanner {
         let mut is_quoted = false;
         while let Some(char) = chars.next() {
             match char {
+                // Nothing escapes a quote: `rd /s \"a b\"` has deleted whole drives.
+                '"' if !self.obeys_quotes && self.word.as_deref() == Some("\\") => self.end_word(),
                 '"' => {
                     self.word.get_or_insert_default();
                     is_quoted = self.obeys_quotes && !is_quoted;
@@ -88,9 +91,7 @@ impl CmdScanner {
                 ';' if !self.obeys_quotes => self.end_command(),
                 '>' | '<' => {
                     // The number of a file handle is no word.
-                    self.word.take_if(|word| {
-                        word.len() == 1 && word.starts_with(|char: char| char.is_ascii_digit())
-                    });
+                    self.word.take_if(|word| word.len() == 1 && word.parse::<u8>().is_ok());
                     self.end_word();
                     if chars.next_if_eq(&'&').is_some() {
                         chars.next();
@@ -145,7 +146,9 @@ impl CmdScanner {
         let mut redirects = Some(redirects);
         for (index, first) in words.iter().enumerate() {
             let rest = &words[index..];
-            if !may_start || index > 0 && self.repeated + rest.len() > MAX_REPEATED_WORDS {
+            let is_cut = index > 0 && self.repeated + rest.len() > MAX_REPEATED_WORDS;
+            self.is_cut |= may_start && is_cut;
+            if !may_start || is_cut {
                 break;
             }
             self.repeated += if index > 0 { rest.len() } else { 0 };
@@ -153,28 +156,19 @@ impl CmdScanner {
             // `rd/s` and `cd\` are a command and its argument.
             let (short, argument) = split_name(&first.text);
             if let Some(argument) = argument {
-                let command = Word::plain(short.to_ascii_lowercase());
-                let mut attached = vec![command, Word::plain(argument)];
-                attached.extend_from_slice(&rest[1..]);
-                self.found.push(SimpleCommand {
-                    words: attached,
-                    folder: folder.clone(),
-                    ..SimpleCommand::default()
-                });
+                let attached = [short.clone(), argument.to_owned()].map(Word::plain);
+                let words = [&attached[..], &rest[1..]].concat();
+                let folder = folder.clone();
+                self.found.push(SimpleCommand { words, folder, ..SimpleCommand::default() });
             }
-            let short = short.to_ascii_lowercase();
             self.has_left_folder |= matches!(short.as_str(), "cd" | "chdir" | "pushd" | "popd")
                 || first.text.ends_with(':');
             // After a starter, each argument may be the command.
             may_start &= index > 0 || is_in(STARTERS, &name) || is_in(STARTERS, &short);
-            let mut named = vec![Word::plain(name)];
-            named.extend_from_slice(&rest[1..]);
-            self.found.push(SimpleCommand {
-                words: named,
-                redirects: redirects.take().unwrap_or_default(),
-                folder: folder.clone(),
-                ..SimpleCommand::default()
-            });
+            let words = [&[Word::plain(name)][..], &rest[1..]].concat();
+            let redirects = redirects.take().unwrap_or_default();
+            let folder = folder.clone();
+            self.found.push(SimpleCommand { words, redirects, folder, ..SimpleCommand::default() });
         }
         if let Some(redirects) = redirects.filter(|redirects| !redirects.is_empty()) {
             self.found.push(SimpleCommand { redirects, folder, ..SimpleCommand::default() });
@@ -190,11 +184,11 @@ fn program_name(word: &str) -> String {
     stem.filter(|stem| !stem.is_empty()).map_or(name.clone(), str::to_owned)
 }
 
-/// A built-in command and the argument that is attached to it.
-fn split_name(word: &str) -> (&str, Option<&str>) {
+/// A built-in command in small letters, and the argument that is attached to it.
+fn split_name(word: &str) -> (String, Option<&str>) {
     let word = word.trim_start_matches('@');
     match word.find(|char: char| !char.is_ascii_alphanumeric()) {
-        Some(end) if end > 0 => (&word[..end], Some(&word[end..])),
-        _ => (word, None),
+        Some(end) if end > 0 => (word[..end].to_ascii_lowercase(), Some(&word[end..])),
+        _ => (word.to_ascii_lowercase(), None),
     }
 }

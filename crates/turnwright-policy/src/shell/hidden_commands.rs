@@ -10,7 +10,7 @@ use super::args::{self, Args, attached_value, git_subcommand, name};
 use super::harm::ruin;
 use super::programs::{self, WordList, is_in};
 use super::syntax::{command_scanner, shell_state};
-use super::{Script, SimpleCommand, Word};
+use super::{Script, SimpleCommand};
 use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options. For a shell that is a script.
@@ -139,19 +139,6 @@ pub(super) fn with_started(command: &SimpleCommand) -> Vec<SimpleCommand> {
         }
     }
     found
-}
-
-/// A command together with wrappers that were taken off: `nohup sh -c ls` and `sh -c ls` of `ls`. Only the names of
-/// wrappers are known, and that a shell had the option `-c`.
-pub(crate) fn with_wrappers(command: &SimpleCommand) -> impl Iterator<Item = SimpleCommand> {
-    (0..command.wrappers.len()).map(move |first| {
-        let names = command.wrappers[first..].iter().map(String::as_str);
-        let wrappers = names.flat_map(|name| {
-            std::iter::once(name).chain(is_in("bash dash sh", name).then_some("-c"))
-        });
-        let words = wrappers.map(Word::plain).chain(command.words.iter().cloned()).collect();
-        SimpleCommand { words, ..command.clone() }
-    })
 }
 
 /// Notes which commands may read a statement that deletes data: clients of databases, if a here-document has one, or

@@ -40,7 +40,6 @@ pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 
 pub(crate) use hidden_commands::{
     all_named_hosts, all_named_paths, hidden_commands, is_in_environment, is_message_option,
-    with_wrappers,
 };
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in, is_number};

@@ -9,6 +9,8 @@ use crate::shell::{SimpleCommand, Word, WordList, is_in, is_message_option};
 
 /// The maximum length of one rule in bytes.
 const MAX_RULE_BYTES: usize = 4096;
+/// Words that are no part of a command, unless they are quoted.
+const OPERATORS: WordList = "&& || |";
 
 /// The tools that a rule can be about.
 pub(super) const TOOLS: [&str; 8] =
@@ -95,11 +97,13 @@ fn exec(spec: &str) -> Result<Pattern, String> {
     if words.first().is_some_and(String::is_empty) {
         return Err("the name of the program is empty".into());
     }
-    // Such a rule would never match. An exact one may have these words as arguments.
+    // Such a rule would never match. An exact one, or one with quotes, may have these words as arguments.
     let program = words.first().map_or("", String::as_str);
-    let sets_variable = program.split_once('=').is_some_and(|parts| !parts.0.is_empty());
-    let is_line = !exact && words.iter().any(|word| is_in("&& || |", word));
-    if sets_variable || is_line || program.contains(' ') && !program.contains('/') {
+    let mark = program.find(['/', '\\', '=']);
+    let mut parts = spec.split_whitespace().filter(|part| is_in(OPERATORS, part));
+    let is_line = !exact && parts.any(|part| words.iter().any(|word| word == part));
+    let sets_variable = mark.is_some_and(|at| at > 0 && program[at..].starts_with('='));
+    if sets_variable || is_line || mark.is_none() && program.contains(' ') {
         return Err("it must be one command that begins with the name of a program".into());
     }
     Ok(Pattern::Exec { words, exact })
@@ -182,6 +186,18 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
     }
 }
 
+/// True if a command may match these words, alone or with wrappers that were taken off: `ls` of `nohup sh -c ls` is
+/// also `sh -c ls`. Only the names of wrappers are known, and that a shell had the option `-c`.
+pub(super) fn may_match_whole(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
+    let mut whole = command.clone();
+    may_match(words, exact, command)
+        || command.wrappers.iter().rev().take(MAX_WORDS).any(|name| {
+            let added = [Some(name.as_str()), is_in("bash dash sh", name).then_some("-c")];
+            whole.words.splice(0..0, added.into_iter().flatten().map(Word::plain));
+            may_match(words, exact, &whole)
+        })
+}
+
 /// True if arguments begin with these words, between which options with values may stand. An option that follows
 /// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too. Without
 /// subcommands, so may any: `rm -rf` means `rm x -rf`. Behind operands, variables and globs are no options.
@@ -250,14 +266,13 @@ fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
     separate
 }
 
-/// The short options of a word, or the word itself. Those of `rm` and git, and commands of npm, have other names.
+/// The short options of a word, or the word itself. Those of `rm` and git, and the commands of npm, have other names.
 fn short_options(word: &Word, program: &str) -> Vec<Word> {
     let is_rm = is_same_program("rm", program);
-    let is_git = is_same_program("git", program);
     let text = match word.text.as_str() {
         text if is_rm && is_word("--recursive", text) => "-r",
-        text if (is_rm || is_git) && is_word("--force", text) => "-f",
-        text if is_git && is_word("--no-verify", text) => "-n",
+        text if (is_rm || is_same_program("git", program)) && is_word("--force", text) => "-f",
+        text if is_word("--no-verify", text) && is_same_program("git", program) => "-n",
         "add" | "i" | "in" | "ins" if is_same_program("npm", program) => "install",
         text => text,
     };
@@ -368,11 +383,9 @@ fn quoted_part(
 pub(in crate::permission) fn quoted(word: &str) -> String {
     let needs_quotes = word.is_empty()
         || word.starts_with('=')
+        || is_in(OPERATORS, word)
         || word.contains(|char: char| char.is_whitespace() || "'\"\\*".contains(char));
-    if !needs_quotes {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    if needs_quotes { format!("'{}'", word.replace('\'', r"'\''")) } else { word.to_owned() }
 }
 
 #[cfg(test)]
@@ -391,7 +404,8 @@ mod tests {
             ("exec(echo \"a)\")", "exec(echo a))"),
             ("exec('=x')", "exec('=x')"),
             ("exec('/my bin/x' a)", "exec('/my bin/x' a)"),
-            ("exec(=awk -F | x=y)", "exec(=awk -F | x=y)"),
+            ("exec(=awk -F | x=y)", "exec(=awk -F '|' x=y)"),
+            ("exec(./a=b '|' 'x | y')", "exec(./a=b '|' 'x | y')"),
             ("read(/src/**)", "read(/src/**)"),
             ("read", "read"),
             ("edit(//**/.env)", "edit(//**/.env)"),

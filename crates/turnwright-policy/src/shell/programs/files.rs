@@ -279,20 +279,16 @@ fn is_offset(text: &str) -> bool {
 }
 
 fn rm(words: Args<'_>) -> Option<&'static str> {
-    const OWN: [&str; 4] = ["$PWD/", "${PWD}/", "$TMPDIR/", "${TMPDIR}/"];
     let is_deep = has_option(words, "r R --recursive");
     let mut named = operands(words).map(|word| word.text.as_str());
-    named.find_map(|whole| {
-        let path = OWN.iter().find_map(|own| whole.strip_prefix(*own)).unwrap_or(whole);
+    named.find_map(|path| {
         if path.split('/').any(|part| part == ".git") && is_deep {
             Some("deletes the history of the repository")
         } else if is_everything(path) && (is_deep || path.contains('*')) {
             Some("deletes everything in a folder")
-        } else if ["~", "$HOME", "${HOME"].iter().any(|home| path.starts_with(*home)) {
-            is_deep.then_some("deletes files in the home folder")
         } else {
-            let is_unknown = is_deep && path.starts_with('$');
-            is_unknown.then_some("deletes files that are not known in advance")
+            (is_deep && path.starts_with(['~', '$']))
+                .then_some("deletes files that may be outside of the project")
         }
     })
 }

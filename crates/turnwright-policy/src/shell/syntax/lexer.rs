@@ -83,22 +83,16 @@ pub(in crate::shell) struct RawWord {
 }
 
 impl RawWord {
-    /// True if some shells make several words of it, as of `a{b,c}`.
-    pub(super) fn may_have_list(&self) -> bool {
-        // There is no brace expansion without one of these.
-        self.has_brace && (self.text.contains(',') || self.text.contains(".."))
-    }
-
-    /// The words that bash makes of it; `None` if they are not known for certain.
-    pub(super) fn expand_list(self) -> Option<Vec<Word>> {
-        // `export` and the like may take a word with `=` for an assignment.
-        let is_known = !self.is_quoted
-            && self.text.bytes().all(|byte| is_plain(byte) || b"{}*?=".contains(&byte))
-            && (self.text.starts_with('-') || !self.text.contains('='));
+    /// The words that bash makes of its lists, `ac` and `bc` of `{a,b}c`; `None` if they are not known for certain.
+    pub(super) fn expand_lists(self) -> Option<Vec<Word>> {
+        // `export` and the like may take it for an assignment.
+        let may_assign = self.text.contains('=') && !self.text.starts_with('-');
         let word = Word { text: self.text, is_glob: self.is_glob };
         let (words, is_cut) = shell_state::expand_braces(word);
-        let is_left = words.iter().any(|word| word.text.contains(['{', '}']));
-        (is_known && !is_cut && !is_left).then_some(words)
+        // A brace that is left may belong to a range, or to another list than it seems.
+        let mut bytes = words.iter().flat_map(|word| word.text.bytes());
+        let are_plain = bytes.all(|byte| is_plain(byte) || b"*?=".contains(&byte));
+        (are_plain && !self.is_quoted && !may_assign && !is_cut).then_some(words)
     }
 
     /// True if the shell may take it for the number of a file descriptor.

@@ -232,12 +232,16 @@ impl LineState {
         end == Terminator::Newline || end == Terminator::EndOfLine && !self.is_continued()
     }
 
-    /// The folders that a command changes to if it succeeds: one for each in which it may run.
+    /// The folders that a command changes to if it succeeds: one for each in which it may run, or none if it changes
+    /// no folder.
     pub(super) fn changed_folders(
         &mut self,
         simple: &SimpleCommand,
         end: Terminator,
     ) -> Result<BTreeSet<PathBuf>, Ambiguity> {
+        if !changes_folder(simple) {
+            return Ok(BTreeSet::new());
+        }
         if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
             return Err(UNKNOWN_FOLDER);
         }

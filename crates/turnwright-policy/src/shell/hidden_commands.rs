@@ -37,9 +37,8 @@ const WITH_OPERAND: WordList = "aws-vault chamber direnv distrobox distrobox-ent
 const LINE_RUNNERS: WordList = "concurrently hyperfine nodemon sg sops tmux watchexec";
 const LINE_OPTIONS: WordList = "-c --call --command --run";
 /// Other programs, with their options whose value is a line for a shell, perhaps after `name=`.
-const VALUE_OPTIONS: [(WordList, WordList); 8] = [
-    ("bat man", "-H -P --html --pager"),
-    ("compgen mapfile readarray", "-C"),
+const VALUE_OPTIONS: [(WordList, WordList); 7] = [
+    ("bat compgen man mapfile readarray", "-C -H -P --html --pager"),
     ("git", "-O -c -u -x --config --exec --extcmd --receive-pack --upload-pack"),
     ("gmake make", "-E --eval SHELL"),
     ("gtar tar", "-F -I --checkpoint-action --info-script --to-command --use-compress-program"),
@@ -49,11 +48,11 @@ const VALUE_OPTIONS: [(WordList, WordList); 8] = [
 ];
 /// Programs in whose own language an escape such as `!` passes the rest of a line to a shell.
 const ESCAPING: WordList = "ed ex gdb less lldb mariadb mysql nvim psql sed sqlite3 vi view vim";
-/// Programs that run parts of their words, and the text in front of each: `system("make")` of awk, and subscripts, which
-/// shells expand once more, as in `printf -v 'a[$(make)]'`.
-const EVALUATED: [(WordList, &str); 2] = [
-    ("awk gawk mawk nawk", "\""),
-    ("[ declare let local printf read test typeset unset wait", "$("),
+/// Programs that run parts of their words, the most parts that a word has, and the characters in front of each:
+/// `system("make")` of awk, and subscripts, which shells expand once more, as in `printf -v 'a[$(make)]'`.
+const EVALUATED: [(WordList, usize, &[char]); 2] = [
+    ("awk gawk mawk nawk", usize::MAX, &['"']),
+    ("[ compgen declare let local printf read test typeset unset wait", 2, &['(', '`']),
 ];
 
 /// Programs whose bare words are subcommands and tasks: `npm run build` does not name the folder `build`.
@@ -189,8 +188,7 @@ fn add_hidden(command: &SimpleCommand, most: usize, found: &mut Vec<SimpleComman
         lines.extend(aliases(arguments));
     } else if let Some(subcommand) = program.strip_prefix("git-") {
         let own = ["git", subcommand].map(|text| Word { text: text.to_owned(), is_glob: false });
-        let words = own.into_iter().chain(arguments.iter().cloned()).collect();
-        found.extend(whole(command_scanner::scan_words(words))?);
+        found.extend(whole(command_scanner::scan_words([&own[..], arguments].concat()))?);
     }
     lines.extend(given_lines(program, command));
     for line in &lines {
@@ -359,10 +357,10 @@ fn given_lines(program: &str, command: &SimpleCommand) -> Vec<String> {
     let long_lines = lines.filter(|line| line.contains(' '));
     let texts = words_and_values(command).filter(|_| is_in(ESCAPING, program));
     let evaluated = EVALUATED.iter().find(|entry| is_in(entry.0, program));
-    let mark = evaluated.filter(|_| !args::only_reads(command)).map_or("\0", |entry| entry.1);
-    let parts = command.argv().flat_map(|word| word.split(mark).skip(1));
-    let others = texts.filter_map(after_escape).chain(parts);
-    long_lines.chain(others).map(str::to_owned).collect()
+    let most = evaluated.filter(|_| !args::only_reads(command)).map_or(1, |entry| entry.1);
+    let marks = evaluated.map_or(&[][..], |entry| entry.2);
+    let parts = command.argv().flat_map(|word| word.splitn(most, marks).skip(1));
+    long_lines.chain(texts.filter_map(after_escape)).chain(parts).map(str::to_owned).collect()
 }
 
 /// Returns the line that follows an escape to a shell, as in `!make` and `.shell make`.

@@ -101,6 +101,7 @@ const CLASSES: &[FileClass] = &[
         ("Claude Code", "https://code.claude.com/docs/en/settings", &[".claude", ".lsp.json", ".mcp.json"]),
         ("Cline", "https://docs.cline.bot/customization/hooks", &[".clinerules/hooks"]),
         ("CodeBuddy", "https://cloud.tencent.com/document/product/1831/137009", &[".codebuddy"]),
+        ("Code Puppy and its like", "https://github.com/mpfaffenberger/code_puppy/pull/615", &[".code_puppy", ".jcode", ".kode", ".letta", ".mcprc", ".omp", "reasonix.toml"]),
         ("Codex", "https://github.com/openai/codex/blob/main/docs/config.md", &[".codex"]),
         ("Conductor", "https://docs.conductor.build/core/repo-setup", &["conductor.json"]),
         ("Continue", "https://docs.continue.dev/reference", &[".continue"]),
@@ -126,7 +127,7 @@ const CLASSES: &[FileClass] = &[
         ("Trae", "https://docs.trae.cn/ide_add-mcp-servers", &[".trae"]),
         ("Vibe", "https://github.com/mistralai/mistral-vibe", &[".vibe"]),
         ("Windsurf", "https://docs.windsurf.com/windsurf/cascade/mcp", &[".windsurf"]),
-        ("several agents", "https://agentskills.io", &[".agents", ".code_puppy", ".jcode", ".kode", ".letta", ".mcprc", ".omp", "reasonix.toml"]),
+        ("several agents", "https://agentskills.io", &[".agents"]),
     ]),
     class(EDITORS, Protection::Full, &[
         ("VS Code", "https://code.visualstudio.com/docs/reference/tasks-appendix", &[".vscode/launch.json", ".vscode/mcp.json", ".vscode/settings.json", ".vscode/tasks.json"]),

@@ -57,7 +57,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         Danger::Subcommand("clean purge revert strip", CHANGES),
         Danger::Check(overwrites),
     ]),
-    CLOUD.with_names("aws az bq doctl flyctl gcloud hcloud heroku pscale railway stripe turso"),
+    CLOUD.with_names("aws az bq doctl flyctl gcloud hcloud heroku pscale railway stripe"),
     CLOUD.with_names("fly").grantable_prefixes(&[]),
     ONLINE.with_names("gsutil rclone").dangers(&[BUCKETS]),
     ONLINE
@@ -73,7 +73,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("terraform").network(NetworkUse::Subcommand("init apply plan destroy")).dangers(STACK),
     program("tofu pulumi cdk").dangers(STACK),
     program("helmfile sst terragrunt").grant(Grant::Exact).dangers(STACK),
-    program("firebase kamal neonctl netlify sam serverless sls supabase vault vercel wrangler")
+    program("firebase kamal neonctl netlify sam serverless sls supabase turso vault vercel wrangler")
         .grant(Grant::Exact)
         .dangers(REMOTE),
     program("ansible ansible-playbook").grantable_prefixes(&[]),

@@ -17,8 +17,6 @@ const MAX_DEPTH: usize = 8;
 /// The ends of the names of variables whose value other programs run, which may be a line.
 const PROGRAM_VARIABLES: &str =
     "ASKPASS BROWSER COMMAND EDITOR EXTERNAL_DIFF LESSOPEN PAGER RUNNER SSH VISUAL WRAPPER";
-/// The beginnings of the names of those whose value is a setting of git, or its name and its value.
-const GIT_SETTINGS: [&str; 2] = ["GIT_CONFIG_PARAMETERS", "GIT_CONFIG_VALUE_"];
 
 /// All commands that can be found in a line, and its other text that could be commands.
 pub(in crate::shell) fn scan(line: &str) -> Script {
@@ -112,8 +110,8 @@ impl CommandScanner {
             if PROGRAM_VARIABLES.split(' ').any(|end| name.ends_with(end)) {
                 self.scan_later(line.to_owned(), depth);
             }
-            // The setting of git that it holds may be an alias.
-            if GIT_SETTINGS.iter().any(|start| name.starts_with(start)) {
+            // A setting of git may be a line for a shell, or an alias.
+            if name == "GIT_CONFIG_PARAMETERS" || name.starts_with("GIT_CONFIG_VALUE_") {
                 self.scan_later(format!("git -c {line} -c \"alias.x={line}\"\n{line}"), depth);
             }
         }
@@ -146,8 +144,7 @@ impl CommandScanner {
         let program = shell_state::program_name(simple.program());
         let arguments = simple.argv().skip(1);
         if program == "eval" {
-            let words: Vec<&str> = arguments.collect();
-            return self.scan_later(words.join(" "), depth);
+            return self.scan_later(arguments.collect::<Vec<_>>().join(" "), depth);
         }
         let started = started_by_git(simple.words.get(1..).unwrap_or_default());
         for word in started.filter(|_| program == "git").unwrap_or_default() {
@@ -211,8 +208,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
     found.extend(dashes.map(|at| inner(&simple.words[at + 1..])));
     let by_git = started_by_git(simple.words.get(1..).unwrap_or_default());
     found.extend(by_git.filter(|_| name == "git").map(&inner));
-    let is_starter = programs::find(name).starts == Starts::Program;
-    if !is_starter && program != "builtin" {
+    if programs::find(name).starts != Starts::Program && program != "builtin" {
         return;
     }
     // The operand in front of the program: a file, a folder, an architecture, a task.
@@ -331,9 +327,7 @@ impl<'a> TextReader<'a> {
 
     fn eat(&mut self, what: &str) -> bool {
         let rest = self.rest.as_str().strip_prefix(what);
-        if let Some(rest) = rest {
-            self.rest = rest.chars();
-        }
+        self.rest = rest.unwrap_or(self.rest.as_str()).chars();
         rest.is_some()
     }
 

@@ -27,7 +27,7 @@ use turnwright_types::effect::{
 use turnwright_types::look_alike::without_entities;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::shell_script::SimpleCommand;
+use turnwright_types::shell_script::{SimpleCommand, bare_command};
 use turnwright_types::text::{self, format_bytes};
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{CommandSpec, EndReason, Job, JobEnd, OutputExcerpt, dialect};
@@ -115,6 +115,7 @@ impl Exec {
 
     /// Parses the line for the folder in which it runs. A folder that it goes to may be gone since the last plan.
     fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
+        self.command = bare_command(&self.command);
         let mut script = command::parse_line(&self.command, folder, roots);
         let is_coded = self.script.get().is_none()
             && script.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
@@ -293,7 +294,6 @@ impl Tool for Exec {
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
         add_advice(&self, &mut outcome, &ctx.env);
-        add_unsaved_note(&mut outcome, &ctx.env);
         Ok(outcome)
     }
 }
@@ -323,8 +323,8 @@ pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &Too
     }
 }
 
-/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, and what helps
-/// against a failure that is known.
+/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, what helps
+/// against a failure that is known, and which files the editor has changed and not saved, which it has not seen.
 fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
     for (line, output, advice) in ADVICE {
         if !outcome.ok && args.command.contains(line) && outcome.text.contains(output) {
@@ -340,18 +340,14 @@ fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
             env.jobs.describe()
         ));
     }
-}
-
-/// Says which files the editor has changed and not saved, as the command has not seen that.
-fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
     let unsaved = env.files.unsaved_note(None, "commands do");
     if !unsaved.is_empty() {
         outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
     }
 }
 
-/// Waits for a command as long as its call may, and shows its output. Asks about the hosts that it wants to reach
-/// meanwhile, which takes none of its time.
+/// Waits for a command as long as its call may, for one in the background until it has nothing to say, and shows its
+/// output. Asks about the hosts that it wants to reach meanwhile, which takes none of its time.
 async fn wait_and_ask(
     (job, in_background): (&Arc<Job>, bool),
     limit: Duration,
@@ -364,7 +360,8 @@ async fn wait_and_ask(
         let question = tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => return job.stop_for_user(),
-            () = wait_for(job, in_background) => return,
+            () = job.wait_until_quiet(QUIET_PERIOD), if in_background => return,
+            _ = job.wait_for_end(), if !in_background => return,
             () = sleep_until(due) => return,
             question = HostQuestions::next(questions) => question,
             () = live.follow(job) => return,
@@ -384,15 +381,6 @@ async fn wait_and_ask(
         // Also if the question was withdrawn.
         live.show_again(CallView::new(escape_hidden(job.command()), Exec::KIND));
         due += began.elapsed();
-    }
-}
-
-/// Waits for the end of a command, or until one in the background has nothing to say.
-async fn wait_for(job: &Job, in_background: bool) {
-    if in_background {
-        job.wait_until_quiet(QUIET_PERIOD).await;
-    } else {
-        job.wait_for_end().await;
     }
 }
 

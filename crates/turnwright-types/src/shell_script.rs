@@ -13,6 +13,18 @@ pub enum ShellDialect {
     Cmd,
 }
 
+/// The command that a model means: without a fence of Markdown around it, whose backticks a shell would run, and
+/// without carriage returns if each of its lines ends with one.
+pub fn bare_command(text: &str) -> String {
+    let has_returns = text.contains("\r\n") && !text.replace("\r\n", "").contains('\n');
+    let line = if has_returns { text.replace("\r\n", "\n") } else { text.to_owned() };
+    let fenced = line.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    match fenced.and_then(|rest| rest.split_once('\n')) {
+        Some((tag, code)) if !tag.contains(' ') && !code.contains("```") => code.trim_end().into(),
+        _ => line,
+    }
+}
+
 /// A command that checks the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
@@ -104,5 +116,28 @@ impl SimpleCommand {
     /// Returns true if the shell opens a file for it to write.
     pub fn writes_file(&self) -> bool {
         self.redirects.iter().any(|redirect| redirect.is_write)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_and_the_carriage_returns_of_all_lines_are_no_part_of_a_command() {
+        for (text, command) in [
+            ("```bash\necho hi\n```", "echo hi"),
+            ("```\ncd a\nmake\n```\n", "cd a\nmake"),
+            ("ls\r\ncat <<EOF\r\nx\r\nEOF\r\n", "ls\ncat <<EOF\nx\nEOF\n"),
+            ("```sh\r\nls\r\n```", "ls"),
+            // A text with carriage returns, commands in backticks, and a file with fences.
+            ("cat > a <<EOF\nx\r\nEOF\n", "cat > a <<EOF\nx\r\nEOF\n"),
+            ("echo `date`", "echo `date`"),
+            ("```x y\nls\n```", "```x y\nls\n```"),
+            ("```\na\n```\nb\n```\nc\n```", "```\na\n```\nb\n```\nc\n```"),
+        ] {
+            assert_eq!(bare_command(text), command, "{text:?}");
+            assert_eq!(bare_command(command), command);
+        }
     }
 }

@@ -114,6 +114,11 @@ impl Tool for ExecOutput {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
         env.shared.rules.get().look_at_sandbox();
+        // Control-C, of which only a terminal makes a signal.
+        if self.input().is_some_and(|input| ["\u{3}", "^C", "C-c"].contains(&input.trim_end())) {
+            self.input = None;
+            self.signal.get_or_insert(Signal::Int);
+        }
         let job = self.id();
         self.is_unconfined = env.shared.guard.is_unconfined(&job);
         self.has_extra_access = env.shared.guard.has_extra_access(&job);

@@ -381,6 +381,7 @@ pub(in crate::shell) fn redirect(
 ) -> Result<Option<Redirect>, Ambiguity> {
     match path {
         "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" => Ok(None),
+        "/dev/fd/0" | "/dev/fd/1" | "/dev/fd/2" => Ok(None),
         _ if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") => {
             Err("it opens a network connection")
         }

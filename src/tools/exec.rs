@@ -77,6 +77,10 @@ const ADVICE: [(&str, &str, &str); 4] = [
     ("timeout ", "timeout: command not found", "[Give this tool a timeout instead, in seconds.]"),
 ];
 
+/// The bytes that are shown of output of which a tenth of the characters cannot be read: it costs more tokens than text.
+const MAX_UNREADABLE: usize = 1_000;
+/// What follows them.
+const NO_TEXT: &str = "\n[The rest is left out: it is no text. Use file, strings or xxd.]\n";
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -508,7 +512,12 @@ pub(super) fn command_outcome(
     head: &str,
     notes: Vec<String>,
 ) -> ToolOutcome {
-    let OutputExcerpt { text: output, omission } = job.take_output();
+    let OutputExcerpt { text: mut output, omission } = job.take_output();
+    let unreadable = output.matches(char::REPLACEMENT_CHARACTER).count();
+    if output.len() > MAX_UNREADABLE && unreadable * 10 > output.chars().count() {
+        output.truncate(text::floor(&output, MAX_UNREADABLE));
+        output.push_str(NO_TEXT);
+    }
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");
     if !omission.is_empty() {

@@ -28,6 +28,9 @@ const DEFAULT_WAIT_SECS: u64 = 5;
 const MAX_WAIT_SECS: u64 = 600;
 /// The call returns early if the command has printed something and then nothing for this long.
 const QUIET_PERIOD: Duration = Duration::from_millis(200);
+/// For a job that has printed nothing: `rg x` and `cat` may read a stdin that never ends.
+const OPEN_STDIN: &str =
+    "(If it waits for the end of stdin, which is open with background=true: input \"\\u0004\".)";
 /// The longest input. A pipe buffers this much even if the program does not read.
 const MAX_INPUT_BYTES: usize = 32 * 1024;
 
@@ -236,6 +239,8 @@ fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
         return outcome;
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
-    let notes = if job.has_new_output() { Vec::new() } else { vec!["(no new output)".to_owned()] };
+    let hint = (job.bytes() == 0).then_some(OPEN_STDIN);
+    let quiet = (!job.has_new_output()).then_some("(no new output)");
+    let notes = hint.into_iter().chain(quiet).map(str::to_owned).collect();
     command_outcome(job, (true, None), &how, &format!("[{how}]"), notes)
 }

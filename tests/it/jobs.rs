@@ -98,6 +98,20 @@ fn control_c_as_input_interrupts_a_job() {
 
 #[test]
 #[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn for_a_job_that_has_printed_nothing_the_model_is_told_how_to_end_its_stdin() {
+    let mut agent = agent();
+    background(&mut agent, "cat; echo over");
+    let quiet = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
+    assert!(quiet.contains("\"\\u0004\"") && quiet.ends_with("(no new output)"), "{quiet}");
+    let arguments = json!({ "id": "p1", "input": "\u{4}", "wait": 20 });
+    let end = call(&mut agent, "exec_output", &arguments);
+    assert!(end.ends_with("]\nover\n"), "{end}");
+    let later = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
+    assert!(!later.contains("stdin"), "{later}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_job_gets_input_after_a_permission_request() {
     let mut agent = agent();
     let command = "echo ready; while read -r line; do echo \"got $line\"; done; echo over";

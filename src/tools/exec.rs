@@ -79,8 +79,6 @@ const ADVICE: [(&str, &str, &str); 4] = [
 
 /// The bytes that are shown of output of which a tenth of the characters cannot be read: it costs more tokens than text.
 const MAX_UNREADABLE: usize = 1_000;
-/// What follows them.
-const NO_TEXT: &str = "\n[The rest is left out: it is no text. Use file, strings or xxd.]\n";
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -151,8 +149,7 @@ pub(super) fn sleeps(arguments: &Value) -> bool {
 pub(super) fn seconds(seconds: Option<u64>, millis: Option<u64>, most: u64) -> Option<u64> {
     match seconds {
         Some(number) if number > most && number.is_multiple_of(1_000) => Some(number / 1_000),
-        Some(number) => Some(number),
-        None => millis.map(|millis| millis.div_ceil(1_000)),
+        _ => seconds.or(millis.map(|millis| millis.div_ceil(1_000))),
     }
 }
 
@@ -495,10 +492,9 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         let stopped = "What it left running in the background was stopped";
         outcome.content.push(CallContent::Text(stopped.to_owned()));
     }
-    if cancelled {
-        outcome.content.push(CallContent::Text("Cancelled".to_owned()));
-    } else if !ok {
-        outcome.content.push(CallContent::Text(format!("Failed: {how}")));
+    if !ok {
+        let state = if cancelled { "Cancelled".to_owned() } else { format!("Failed: {how}") };
+        outcome.content.push(CallContent::Text(state));
     }
     outcome
 }
@@ -516,7 +512,7 @@ pub(super) fn command_outcome(
     let unreadable = output.matches(char::REPLACEMENT_CHARACTER).count();
     if output.len() > MAX_UNREADABLE && unreadable * 10 > output.chars().count() {
         output.truncate(text::floor(&output, MAX_UNREADABLE));
-        output.push_str(NO_TEXT);
+        output.push_str("\n[The rest is left out: it is no text. Use file, strings or xxd.]\n");
     }
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");

@@ -29,8 +29,7 @@ const MAX_WAIT_SECS: u64 = 600;
 /// The call returns early if the command has printed something and then nothing for this long.
 const QUIET_PERIOD: Duration = Duration::from_millis(200);
 /// For a job that has printed nothing: `rg x` and `cat` may read a stdin that never ends.
-const OPEN_STDIN: &str =
-    "(If it waits for the end of stdin, which is open with background=true: input \"\\u0004\".)";
+const OPEN_STDIN: &str = "(If it waits for the end of stdin, send the input \"\\u0004\".)";
 /// The longest input. A pipe buffers this much even if the program does not read.
 const MAX_INPUT_BYTES: usize = 32 * 1024;
 
@@ -219,15 +218,9 @@ fn line(input: &str) -> Vec<u8> {
 }
 
 async fn wait(job: &Job, args: &ExecOutput, ctx: &ToolCtx) {
-    let news = async {
-        if args.signal.is_some() {
-            // The remaining output is returned together with the exit code.
-            job.wait_for_end().await;
-        } else {
-            job.wait_until_quiet(QUIET_PERIOD).await;
-        }
-    };
-    let waiting = timeout(args.wait(), news);
+    // After a signal, the remaining output is returned together with the exit code.
+    let quiet = if args.signal.is_some() { Duration::MAX } else { QUIET_PERIOD };
+    let waiting = timeout(args.wait(), job.wait_until_quiet(quiet));
     ctx.cancel.run_until_cancelled(waiting).await;
 }
 

@@ -77,7 +77,7 @@ const ADVICE: [(&str, &str, &str); 4] = [
     ("timeout ", "timeout: command not found", "[Give this tool a timeout instead, in seconds.]"),
 ];
 
-/// The bytes that are shown of output of which a tenth of the characters cannot be read: it costs more tokens than text.
+/// The bytes that are shown of output of which a tenth of the characters cannot be read: it costs more than text.
 const MAX_UNREADABLE: usize = 1_000;
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";

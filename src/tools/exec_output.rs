@@ -28,8 +28,6 @@ const DEFAULT_WAIT_SECS: u64 = 5;
 const MAX_WAIT_SECS: u64 = 600;
 /// The call returns early if the command has printed something and then nothing for this long.
 const QUIET_PERIOD: Duration = Duration::from_millis(200);
-/// For a job that has printed nothing: `rg x` and `cat` may read a stdin that never ends.
-const OPEN_STDIN: &str = "(If it waits for the end of stdin, send the input \"\\u0004\".)";
 /// The longest input. A pipe buffers this much even if the program does not read.
 const MAX_INPUT_BYTES: usize = 32 * 1024;
 
@@ -89,11 +87,8 @@ impl ExecOutput {
             let effects = [Effect::Exec(Box::new(command))];
             let decision = decide(&rules, Mode::Full, &Grants::default(), &effects);
             let mut reasons = Vec::new();
-            for finding in decision.findings {
-                if finding.verdict != Verdict::Allow {
-                    add_new(&mut reasons, finding.reason);
-                }
-            }
+            let denied = decision.findings.into_iter().filter(|one| one.verdict != Verdict::Allow);
+            denied.for_each(|finding| add_new(&mut reasons, finding.reason));
             (effects, (reasons, stakes))
         };
         let (effects, harm) = judge(input);
@@ -232,7 +227,8 @@ fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
         return outcome;
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
-    let hint = (job.bytes() == 0).then_some(OPEN_STDIN);
+    // `rg x` and `cat` read it, and it never ends.
+    let hint = (job.bytes() == 0).then_some("(If it waits on stdin, input \"\\u0004\" ends that.)");
     let quiet = (!job.has_new_output()).then_some("(no new output)");
     let notes = hint.into_iter().chain(quiet).map(str::to_owned).collect();
     command_outcome(job, (true, None), &how, &format!("[{how}]"), notes)

@@ -199,9 +199,12 @@ pub(super) fn open_session(
             return done.complete(Err(error));
         }
         if let SessionOrigin::Stored { replay } = wanted.origin
-            && let Some(detached) = remote.take(&wanted.id, &wanted.cwd, &wanted.folders)
+            && let Some(taken) = remote.take(&wanted.id, &wanted.cwd, &wanted.folders)
         {
-            return take_over(connection, wanted, detached, client, replay, done);
+            return match taken {
+                Ok(detached) => take_over(connection, wanted, detached, client, replay, done),
+                Err(error) => done.complete(Err(error)),
+            };
         }
         client = remote.add(&wanted.id, wanted.cwd.clone(), wanted.folders.clone(), client);
     }

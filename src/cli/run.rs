@@ -95,7 +95,8 @@ fn unstarted(error: &CliError) -> String {
 }
 
 fn start(args: RunCliArgs, mut config: Config) -> CliResult<ExitCode> {
-    let goal = args.goal.map(|goal| goal_prompt(&goal, args.goal_check.as_deref()));
+    let check = args.goal_check.map(|command| format!(" --check {command}")).unwrap_or_default();
+    let goal = args.goal.map(|goal| format!("/goal {goal}{check}"));
     let options = RunOptions {
         prompt: args.prompt.or(goal),
         files: args.file,
@@ -114,12 +115,6 @@ fn start(args: RunCliArgs, mut config: Config) -> CliResult<ExitCode> {
     Ok(run.start(&plan, move |stdio, stop| {
         acp::serve_blocking(config, stdio, stop.cancelled_owned())
     }))
-}
-
-/// The prompt that sets a goal.
-fn goal_prompt(goal: &str, check: Option<&str>) -> String {
-    let check = check.map(|command| format!(" --check {command}")).unwrap_or_default();
-    format!("/goal {goal}{check}")
 }
 
 /// Finds the session that the flag names.

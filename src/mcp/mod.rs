@@ -216,10 +216,7 @@ impl ToolCollector {
             let mut changes: FuturesUnordered<_> =
                 watches.iter_mut().map(watch::Receiver::changed).collect();
             // An error means that a task has ended, which its last state says already.
-            match changes.next().await {
-                Some(Ok(())) => {}
-                Some(Err(_)) | None => return,
-            }
+            let Some(Ok(())) = changes.next().await else { return };
         }
     }
 

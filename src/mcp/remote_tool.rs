@@ -64,9 +64,7 @@ impl RemoteTool {
 
     fn view(&self, hint: Option<&str>) -> CallView {
         let mut title = format!("{}: {}", self.server.spec.name, self.listed.tool.name);
-        if let Some(hint) = hint {
-            title.push_str(&format!(" ({hint})"));
-        }
+        title.extend(hint.map(|hint| format!(" ({hint})")));
         let title = shorten_title(escape_hidden_line(&title));
         CallView::new(title, self.listed.kind())
     }
@@ -264,9 +262,7 @@ impl PreparedCall for RemoteToolCall {
             let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str(), who));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
-            if let Some(report) = guard.finish().await {
-                outcome.text.push_str(&format!("\n{report}"));
-            }
+            outcome.text.extend(guard.finish().await.map(|report| format!("\n{report}")));
             outcome
         }
         .boxed()

@@ -2,13 +2,13 @@
 //! history; since only the owner changes it, there is no lock.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use futures_util::future::OptionFuture;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::announcements::Announcements;
@@ -109,7 +109,6 @@ impl SessionActor {
         let remote_tools = Arc::clone(self.conversation.tools.remote_tools());
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
-            let announce_at = self.announcements.announce_at;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -122,7 +121,9 @@ impl SessionActor {
                     self.set_mode(mode.get()).ok();
                     self.send_settings();
                 }
-                end = turn_end(&mut self.running) => self.on_turn_end(end).await,
+                Some(end) = OptionFuture::from(self.running.as_mut().map(|turn| &mut turn.task)) => {
+                    self.on_turn_end(end).await;
+                }
                 // While no turn runs, the next turn sends these.
                 () = remote_tools.notice_arrived(), if self.running.is_some() => self.conversation.send_notices(),
                 Some(ended) = self.model_choice.next() => match ended {
@@ -136,7 +137,7 @@ impl SessionActor {
                     Some(step) => self.continue_takeover(step).await,
                     None => break,
                 },
-                () = wait_until(announce_at) => {
+                Some(()) = OptionFuture::from(self.announcements.announce_at.map(sleep_until)) => {
                     self.announce_commands();
                     // The client has its answer, and the user is not typing yet.
                     self.host.prepare_for_commands();
@@ -491,8 +492,8 @@ impl SessionActor {
         env.jobs.stop();
         let helpers_end = env.helpers.close();
         self.cancel();
-        if self.running.is_some() {
-            let end = turn_end(&mut self.running).await;
+        if let Some(turn) = &mut self.running {
+            let end = (&mut turn.task).await;
             self.on_turn_end(end).await;
         }
         // The next owner tells the model that helpers without an answer ended with the session.
@@ -518,19 +519,5 @@ impl SessionActor {
         env.shared.guard.close().await;
         self.conversation.log().flush().written().await;
         self.lifecycle.end().await;
-    }
-}
-
-async fn turn_end(running: &mut Option<RunningTurn>) -> Result<FinishedTurn, JoinError> {
-    match running {
-        Some(turn) => (&mut turn.task).await,
-        None => pending().await,
-    }
-}
-
-async fn wait_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => pending().await,
     }
 }

@@ -70,12 +70,11 @@ pub(super) async fn find_page(
     store: &turnwright_store::Store,
     request: ListRequest,
 ) -> Result<SessionPage, Error> {
-    let after = match &request.cursor {
-        Some(word) => Some(SessionCursor::parse(word).ok_or_else(|| {
-            Error::InvalidParams("`cursor` is none that `session/list` has given out".to_owned())
-        })?),
-        None => None,
-    };
+    // Some clients write an empty text for none.
+    let word = request.cursor.as_deref().filter(|word| !word.is_empty());
+    let text = "`cursor` is none that `session/list` has given out";
+    let unknown = Error::InvalidParams(text.to_owned());
+    let after = word.map(|word| SessionCursor::parse(word).ok_or(unknown)).transpose()?;
     if let Some(cwd) = request.cwd.as_ref().filter(|cwd| !cwd.is_absolute()) {
         let text = format!("`cwd` must be an absolute path, not `{}`", cwd.display());
         return Err(Error::InvalidParams(text));

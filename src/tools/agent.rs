@@ -105,10 +105,7 @@ impl Tool for Agent {
         if let Some(Value::String(text)) =
             spec.parameters.pointer_mut("/properties/type/description")
         {
-            for line in own {
-                text.push_str("; ");
-                text.push_str(line);
-            }
+            text.extend(own.iter().map(|line| format!("; {line}")));
         }
     }
 
@@ -248,12 +245,9 @@ impl HelperSet {
         let types = self.types.iter().chain(&built_in);
         let wanted = slug(name).unwrap_or_default();
         let general = (wanted == "general-purpose").then_some(DEFAULT_TYPE);
-        for sought in [wanted.as_str()].into_iter().chain(general) {
-            if let Some(found) = types.clone().find(|kind| kind.name == sought) {
-                return Ok(found.clone());
-            }
-        }
-        Err(types.map(|kind| kind.name.as_str()).collect::<Vec<_>>().join(", "))
+        let mut sought = [wanted.as_str()].into_iter().chain(general);
+        let found = sought.find_map(|name| types.clone().find(|kind| kind.name == name)).cloned();
+        found.ok_or_else(|| types.map(|kind| kind.name.as_str()).collect::<Vec<_>>().join(", "))
     }
 
     /// Waits until one more helper may work. Its server works on `served` requests at the same time. The permit is

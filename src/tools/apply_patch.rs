@@ -255,10 +255,8 @@ impl PatchStep {
 /// Refuses a new file whose path ends like that of a folder.
 fn check_new_name(file: &FilePatch) -> Result<(), ToolRefusal> {
     let added = Some(file.path.as_str()).filter(|_| matches!(file.change, PatchOp::Add { .. }));
-    match added.or(renamed_to(file)).filter(|name| edit_common::names_folder(name)) {
-        Some(name) => Err(file_refusal(name, edit_common::NAMES_FOLDER)),
-        None => Ok(()),
-    }
+    let folder = added.or(renamed_to(file)).filter(|name| edit_common::names_folder(name));
+    folder.map_or(Ok(()), |name| Err(file_refusal(name, edit_common::NAMES_FOLDER)))
 }
 
 /// Computes the step for one file of the patch.

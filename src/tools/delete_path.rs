@@ -48,13 +48,7 @@ impl Tool for DeletePath {
         let Some(target) = targets.first() else {
             return Err("delete_path needs a `path`. Nothing was deleted.".into());
         };
-        if let Some(reason) = why_protected(target, ctx).await {
-            return Err(format!("{} {reason}. Nothing was deleted.", self.path).into());
-        }
-        let info = match ctx.env.files.inspect_entry(target).await {
-            Ok(info) => info,
-            Err(error) => return Err(not_found_failure(&self.path, target, &error, ctx).await),
-        };
+        let info = inspect(&self.path, target, "deleted", ctx).await?;
         if info.entries() > 0 && self.recursive != Some(true) {
             let files = info.files;
             let folders = info.folders;
@@ -158,16 +152,26 @@ pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Optio
     }
 }
 
-/// The error for the model if there is nothing at a path, with similar names.
-pub(super) async fn not_found_failure(
+/// Looks at something that is to be deleted or moved; `done` is that word.
+///
+/// # Errors
+/// If it must stay or cannot be looked at; if nothing is there, with similar names.
+pub(super) async fn inspect(
     name: &str,
     target: &ResolvedPath,
-    error: &FileError,
+    done: &str,
     ctx: &ToolCtx,
-) -> ToolRefusal {
+) -> Result<EntryInfo, ToolRefusal> {
+    if let Some(reason) = why_protected(target, ctx).await {
+        return Err(format!("{name} {reason}. Nothing was {done}.").into());
+    }
+    let error = match ctx.env.files.inspect_entry(target).await {
+        Ok(info) => return Ok(info),
+        Err(error) => error,
+    };
     let mut text = format!("{name} {error}. Nothing was done.");
-    if *error == FileError::NotFound {
+    if error == FileError::NotFound {
         text.push_str(&edit_common::similar_names(target, ctx).await);
     }
-    text.into()
+    Err(text.into())
 }

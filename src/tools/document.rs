@@ -69,9 +69,7 @@ fn start_problem(error: &io::Error) -> String {
 async fn start_reader(pages: Option<&str>) -> io::Result<(ProcessGroup, ProcessPipes)> {
     let program = launcher_program().ok_or(io::ErrorKind::Unsupported)?.to_owned();
     let mut command_line = vec![program.clone().into_os_string(), OsString::from("document-text")];
-    if let Some(pages) = pages {
-        command_line.push(format!("--pages={pages}").into());
-    }
+    command_line.extend(pages.map(|pages| OsString::from(format!("--pages={pages}"))));
     // Where there is no sandbox, only the limits on time and memory protect this machine.
     let sandbox = turnwright_sandbox::can_confine()
         .then(|| SandboxProfile { readable: Some(vec![program]), ..SandboxProfile::default() });

@@ -101,11 +101,9 @@ fn report(
     ctx: &ToolCtx,
 ) -> ToolOutcome {
     let roots = ctx.env.files.roots();
-    let mut text = String::new();
-    for path in &names.files {
-        text.push_str(&search_common::short_path(roots, target, path.clone()));
-        text.push('\n');
-    }
+    let paths = names.files.iter().cloned();
+    let lines = paths.map(|path| search_common::short_path(roots, target, path) + "\n");
+    let mut text: String = lines.collect();
     let raw = json!({
         "files": names.total,
         "searched": names.files_seen,

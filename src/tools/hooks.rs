@@ -20,7 +20,7 @@ use turnwright_guard::{CommandSite, ConfinementSettings, RemoteCallGuard, server
 use turnwright_hooks::{Handler, HookEvent, HookSandbox, HookSet, HookSite, HookVerdict, Occasion};
 use turnwright_policy::permission::{Mode, PolicyRules, Rule};
 use turnwright_policy::shell::Script;
-use turnwright_recording::outside::{AnswerKind, AnswerSource};
+use turnwright_recording::outside::AnswerKind;
 use turnwright_sandbox::Network;
 use turnwright_types::client::Client;
 use turnwright_types::effect::{Effect, ResolvedPath, fenced};
@@ -141,7 +141,7 @@ impl ToolEnv {
     }
 
     fn are_hooks_played(&self) -> bool {
-        self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
+        self.shared.process.outside.is_played(HOOKS)
     }
 
     /// Runs the hooks of an event that is not about a tool call. Matchers are tested against the subject, which is
@@ -188,9 +188,7 @@ impl ToolEnv {
                 running.await
             }
         };
-        if verdict != HookVerdict::default()
-            && answers.answer_source(HOOKS) == AnswerSource::RecordedTool
-        {
+        if verdict != HookVerdict::default() {
             let place = place_of(occasion);
             answers.record_answer(AnswerKind::View, HOOKS, &place, &|| json!(verdict));
         }

@@ -48,16 +48,8 @@ impl Tool for MovePath {
         let [from, to] = targets else {
             return Err("move_path needs `from` and `to`. Nothing was moved.".into());
         };
-        if let Some(reason) = delete_path::why_protected(from, ctx).await {
-            return Err(format!("{} {reason}. Nothing was moved.", self.from).into());
-        }
+        let info = delete_path::inspect(&self.from, from, "moved", ctx).await?;
         let files = &ctx.env.files;
-        let info = match files.inspect_entry(from).await {
-            Ok(info) => info,
-            Err(error) => {
-                return Err(delete_path::not_found_failure(&self.from, from, &error, ctx).await);
-            }
-        };
         if info.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
             return Err(
                 format!("{} cannot be moved into itself. Nothing was moved.", self.from).into()

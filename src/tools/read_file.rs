@@ -453,9 +453,7 @@ fn binary_kind(binary: &BinaryFile) -> String {
     let mut text = format!("binary, {}", format_bytes(binary.size));
     if let Some(kind) = &binary.kind {
         text.push_str(&format!(", {}", kind.name));
-        if let Some((width, height)) = kind.size {
-            text.push_str(&format!(" {width}×{height}"));
-        }
+        text.extend(kind.size.map(|(width, height)| format!(" {width}×{height}")));
     }
     text
 }

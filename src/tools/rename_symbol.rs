@@ -73,12 +73,9 @@ impl Tool for RenameSymbol {
             }
         };
         let mut effects = vec![Effect::Read(target.clone())];
-        let mut places = Vec::new();
-        for file in found.iter().flatten() {
-            let place = site.resolve(file.path.clone());
-            effects.push(Effect::Write(place.clone()));
-            places.push(place);
-        }
+        let files = found.iter().flatten();
+        let mut places: Vec<_> = files.map(|file| site.resolve(file.path.clone())).collect();
+        effects.extend(places.iter().cloned().map(Effect::Write));
         self.found = Some(found);
         if places.is_empty() {
             places.push(target);

@@ -10,7 +10,7 @@ use super::proof::ProvingRun;
 use super::room::handoff::stored_facts;
 use super::{Turn, TurnStep, typed_text};
 use turnwright_policy::permission::Mode;
-use turnwright_recording::outside::{AnswerKind, AnswerSource};
+use turnwright_recording::outside::AnswerKind;
 use turnwright_store::ProofWord;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
@@ -94,7 +94,7 @@ impl Turn {
     /// so it cannot find them. `None` if this is no replay.
     pub(super) fn recorded_words<T: Default + DeserializeOwned>(&self, key: &str) -> Option<T> {
         let answers = &self.conversation.env.shared.process.outside;
-        if answers.answer_source(key) != AnswerSource::Recording {
+        if !answers.is_played(key) {
             return None;
         }
         let kept = answers.recorded_answer(AnswerKind::View, key, &self.place());

@@ -465,19 +465,13 @@ fn word_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let mut end = 0;
-    while let Some(byte) = bytes.get(end) {
-        let joins = matches!(byte, b'.' | b':' | b'-')
-            && is_digit(end.wrapping_sub(1))
-            && is_digit(end + 1);
-        if byte.is_ascii_alphanumeric() || joins {
-            end += 1;
-            continue;
+    while let Some(letter) = text[end..].chars().next() {
+        let joins =
+            matches!(letter, '.' | ':' | '-') && is_digit(end.wrapping_sub(1)) && is_digit(end + 1);
+        if !joins && !letter.is_alphanumeric() {
+            break;
         }
-        let next = text[end..].chars().next();
-        match next.filter(|letter| !byte.is_ascii() && letter.is_alphanumeric()) {
-            Some(letter) => end += letter.len_utf8(),
-            None => break,
-        }
+        end += letter.len_utf8();
     }
     end
 }

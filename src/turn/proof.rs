@@ -1,6 +1,9 @@
 //! The proof of a turn's work: which files it has changed since anything was run, and what the last run says. A
 //! command line proves something only if its success depends on the project.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::iter::repeat_n;
 
@@ -16,18 +19,21 @@ use turnwright_types::shell_script::bare_command;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 
-/// Words at the beginning of a command that tests, builds or checks a project.
-const CHECKS: &str = "--build bats build cc check clang clippy compile ctest eslint flake8 g++ gcc \
-                      golangci-lint javac jest lint make mypy ninja nox phpunit pylint pyright \
-                      pytest rspec rubocop ruff rustc shellcheck test tests tox tsc typecheck verify \
-                      vet vitest";
-/// The number of words at the beginning of a command that are examined, as in `npm --prefix web test`.
-const FIRST_WORDS: usize = 4;
-/// Words after which another one is the name of a package or a folder.
-const SET_UP: &str = "add ci create get i init install new remove uninstall update upgrade";
-/// Programs for which such words may be names of files, branches or packages.
-const TAKE_NAMES: &str =
-    "cd chmod cp git kill killall ln mkdir mv pip pip3 pkill rm rmdir sed tar tee touch";
+/// Words at the beginning of a command that builds or checks a project.
+const CHECKS: &str = "--build analyze build cc check clang clippy compile eslint flake8 g++ gcc golangci-lint javac \
+    lint mypy phpstan pylint pyright rubocop ruff rustc shellcheck svelte-check tsc typecheck vet vue-tsc";
+/// The same of one that tests it, or may do so.
+const TESTS: &str = "bats ctest cypress ginkgo gotestsum jest make mocha mvn nextest ninja nox phpunit pytest rspec \
+                     test tests tox unittest verify vitest";
+/// The number of words at the beginning of a command that are examined, without its options, as in
+/// `docker compose exec -T web npm test`.
+const FIRST_WORDS: usize = 6;
+/// Words after which another one is the name of a package, a folder or an image with its tag.
+const SET_UP: &str =
+    "add ci create get i init install new pull push remove rm rmi tag uninstall update upgrade";
+/// Programs for which such words may be names of files, branches, packages or places.
+const TAKE_NAMES: &str = "aws cd chmod chown cp createdb dropdb gcloud gh git kill killall kubectl ln mkdir mv pip \
+                          pip3 pkill rm rmdir rsync scp sed tar tee touch unzip zip";
 /// Programs that succeed whatever the project does.
 const THIN: &str = ": [ cat command echo file find grep head ls printf pwd rg stat tail test tree \
                     true type wc which";
@@ -41,21 +47,26 @@ const INLINE: &str = "--check --eval -c -e -l -p -r";
 /// Modules of Python that do not run the project.
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
 /// Arguments with which a program only says something, of itself or of what it would do.
-const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version";
-/// Programs that only say with `-n` what they would do.
-const DRY_WITH_N: &str = "gmake make ninja";
+const ONLY_SAYS: &str = "--co --collect-only --dry-run --help --just-print --list-tests --version";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
+/// Formatters: they succeed almost always, and take no proof back.
+const FORMATTERS: &str =
+    "black clang-format fmt format gofmt goimports isort prettier rustfmt yapf";
+/// Words before the name of one. `make` is none, because checks may follow its first target.
+const LEADING: &str =
+    "-m cargo dart deno dotnet exec go mix npm npx pnpm poetry python python3 ruff run uv uvx yarn";
 /// Text that looks like an operator of a shell, but lets no failure be forgotten.
-const FORGETS_NOTHING: [&str; 8] =
-    [">&", "<&", "&>", ">|", "&&", "|| exit", "|| false", "|| return"];
+const FORGETS_NOTHING: &str = ">&,<&,&>,>|,&&,|| exit,|| false,|| return";
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
 /// Words of test runners that have found no test.
-const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0\n|\
-                        0 passing|0 examples,|0 runs,|no test files|no tests found|\
+const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0 \n|\
+                        0 passing|0 examples,|0 runs,|no test files|no test matches the|no tests found|\
                         no tests to run|no tests were found|no tests executed";
+/// Words of commands that fail because there is no such test, or nothing to run it.
+const NOT_THERE: &str = "issing script: |no test specified|No module named pytest|no tests ran in";
 /// Words of test runners beside the number of the tests that they have run.
 const COUNTED: &str = "assertions examples ok pass passed passing run runs succeeded test tests";
 /// The tool that shows the output of a command in the background.
@@ -174,22 +185,20 @@ impl Ledger {
         ran_changes: bool,
     ) {
         let ok = result.ok;
-        let is_edit = edits_files(kind);
         // A helper, or a tool of an MCP server.
         let may_edit = name == AGENT_TOOL || kind == Some(ToolKind::Other);
         self.has_called = true;
         self.has_planned |= ok && name == PLAN_TOOL;
-        if ok && is_edit || ran_changes && may_edit {
+        if ok && edits_files(kind) || ran_changes && may_edit {
             self.note_change();
         }
         if name == COMMAND_TOOL {
-            let mut words = result.text.clone();
-            words.retain(|char| !char.is_ascii_digit());
+            let words = result.text.replace(|char: char| char.is_ascii_digit(), "");
             self.has_news |= self.results.insert(std_hash(words));
         }
         let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);
-        if ran_changes && proof != Proof::Real && !only_reads(&line) {
+        if ran_changes && proof != Proof::Real && !only_formats(&line) {
             self.note_change();
         }
         if let Some(id) = running_job(&result.text) {
@@ -200,7 +209,10 @@ impl Ledger {
             let is_empty = ok && name == COMMAND_TOOL && ran_nothing(&line, &result.text);
             let proof = if is_empty { proof.min(Proof::Thin) } else { proof };
             self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
-            self.note_run(line, proof, ok);
+            // A test that is not there has not failed.
+            if ok || !NOT_THERE.split('|').any(|part| result.text.contains(part)) {
+                self.note_run(line, proof, ok);
+            }
         }
     }
 
@@ -215,7 +227,11 @@ impl Ledger {
 
     /// Takes note of a command that has ended. A thin proof takes nothing back.
     fn note_run(&mut self, line: String, proof: Proof, ok: bool) {
+        // A build or a linter does not make up for a test that has failed.
+        let failed = self.last_run.as_ref().filter(|run| run.word == ProofWord::Red);
+        let has_failed_test = failed.and_then(|run| is_test_run(&run.line)) == Some(true);
         let word = match (proof, ok) {
+            (Proof::Real, true) if has_failed_test && is_test_run(&line) == Some(false) => return,
             (Proof::Real, true) => ProofWord::Green,
             (Proof::Real, false) => ProofWord::Red,
             (Proof::Thin, true) if self.last_run.is_none() => ProofWord::Thin,
@@ -227,10 +243,9 @@ impl Ledger {
     /// Takes note of a check of ours that has ended.
     pub(super) fn note_check(&mut self, line: &str, ok: bool) {
         // A check that has failed is not made up for by the next one.
-        if ok && self.proof() == ProofWord::Red {
-            return;
+        if !ok || self.proof() != ProofWord::Red {
+            self.note_run(line.to_owned(), Proof::Real, ok);
         }
-        self.note_run(line.to_owned(), Proof::Real, ok);
     }
 
     pub(super) fn proof(&self) -> ProofWord {
@@ -262,15 +277,18 @@ fn names_folder(arguments: &Arguments) -> bool {
     !["", "."].contains(&arguments["workdir"].as_str().unwrap_or_default().trim())
 }
 
-/// Returns true if a command line has succeeded because it found no test to run: its output says so, and nowhere that
-/// there was one.
+/// Returns true if a command line has succeeded because it found no test to run, or skipped all: its output says so,
+/// and nowhere that one has run.
 pub(super) fn ran_nothing(line: &str, output: &str) -> bool {
-    let text = output.to_ascii_lowercase();
-    if !NO_TESTS.split('|').any(|part| text.contains(part)) {
+    // The number of tests that were skipped is none of tests that have run, and any belongs to a word of its own line.
+    let text = output.to_ascii_lowercase().replace(" skipped", "-skipped").replace('\n', " \n ");
+    let parts = text.split([' ', '\t', '\r', '(', ')', ',', ':', ';', '=']);
+    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
+    let mut skipped = words.iter().filter_map(|word| word.strip_suffix("-skipped"));
+    let has_skipped = skipped.any(|number| number.parse::<u32>().is_ok_and(|count| count > 0));
+    if !has_skipped && !NO_TESTS.split('|').any(|part| text.contains(part)) {
         return false;
     }
-    let parts = text.split(|char: char| char.is_whitespace() || "(),:;=".contains(char));
-    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
     let is_counted = words.windows(2).any(|pair| {
         pair.iter().any(|word| is_in(COUNTED, word))
             && pair.iter().any(|word| word.parse::<u32>().is_ok_and(|count| count > 0))
@@ -293,12 +311,20 @@ fn running_job(result: &str) -> Option<&str> {
     words.find(|word| word.strip_prefix('p').is_some_and(|number| number.parse::<u32>().is_ok()))
 }
 
-/// Returns true if a command tests, builds or checks the project.
-fn checks(command: &SimpleCommand) -> bool {
-    let words = command.argv().take(FIRST_WORDS);
-    words.take_while(|word| !is_in(SET_UP, word)).any(|word| is_in(CHECKS, word))
-        && !is_in(TAKE_NAMES, program_name(command))
-        && !shell::classify(command).is_read_only
+/// The word that tells that a command tests, builds or checks the project, as in `npm run test:unit`.
+fn checking_word(command: &SimpleCommand) -> Option<&str> {
+    let words = command.argv().filter(|word| !word.starts_with('-') || is_in(CHECKS, word));
+    let first = words.take(FIRST_WORDS).take_while(|word| !is_in(SET_UP, word));
+    let mut parts = first.flat_map(|word| word.split(':'));
+    let found = parts.find(|part| is_in(TESTS, part) || is_in(CHECKS, part))?;
+    let takes_names = is_in(TAKE_NAMES, program_name(command));
+    (!takes_names && !shell::classify(command).is_read_only).then_some(found)
+}
+
+/// Returns true if a line may test the project, and false if it only builds or checks it; `None` if it does neither.
+fn is_test_run(line: &str) -> Option<bool> {
+    let commands = shell::parse(line, dialect()).commands;
+    commands.iter().filter_map(checking_word).map(|word| is_in(TESTS, word)).max()
 }
 
 /// Returns true if a line hides the failure of a check, as `cargo test | tail` does. A line that shows or handles the
@@ -314,13 +340,22 @@ pub(super) fn hides_failure(line: &str) -> bool {
     {
         return false;
     }
-    let mut commands = shell::parse(line, dialect()).commands.into_iter();
-    commands.any(|command| checks(&command) && proof_of_command(&command) == Proof::Real)
+    let commands = shell::parse(line, dialect()).commands;
+    is_test_run(line).is_some() && best_proof(&commands) == Proof::Real
 }
 
-fn only_reads(line: &str) -> bool {
-    let mut commands = shell::parse(line, dialect()).commands.into_iter();
-    commands.all(|command| shell::classify(&command).is_read_only && !command.writes_file())
+/// Returns true if a line that has changed files leaves a proof as it is: what it does not only read, it formats.
+fn only_formats(line: &str) -> bool {
+    shell::parse(line, dialect()).commands.iter().all(|command| {
+        (formats(command) || shell::classify(command).is_read_only) && !command.writes_file()
+    })
+}
+
+/// Returns true if a command formats files, and does not only look at them.
+fn formats(command: &SimpleCommand) -> bool {
+    let mut words = command.argv();
+    let first = words.find(|word| !word.starts_with('+') && !is_in(LEADING, word));
+    first.is_some_and(|word| is_in(FORMATTERS, word)) && words.all(|word| word != "--check")
 }
 
 /// Returns true if a list of words has this one.
@@ -339,8 +374,8 @@ pub(super) fn proof_of(line: &str) -> Proof {
         return best;
     }
     let deciding = deciding_commands(line, &commands);
-    let [all, some] =
-        [&commands, &deciding].map(|list| list.iter().filter(|command| compares(command)).count());
+    let [all, some] = [&commands, &deciding]
+        .map(|list| list.iter().filter(|command| is_in("cmp diff", program_name(command))).count());
     // Of several comparisons only the last one decides, which is not meant.
     let worth = match deciding.first() {
         _ if (1..all).contains(&some) => Proof::Thin,
@@ -363,7 +398,7 @@ fn deciding_commands(line: &str, commands: &[SimpleCommand]) -> Vec<SimpleComman
     let stops = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
     let pipes_decide = options.contains(&"pipefail");
     let mut bare = bare_line(line).replace("|| exit 0", " & exit 0").replace("|&", "| ");
-    for word in FORGETS_NOTHING {
+    for word in FORGETS_NOTHING.split(',') {
         bare = bare.replace(word, &"_".repeat(word.len()));
     }
     // Like a command in the background, one before `||` may fail whatever is set.
@@ -390,9 +425,7 @@ fn bare_line(line: &str) -> String {
         let is_comment = row.trim_start().starts_with('#');
         if document_end.is_some() || quote.is_none() && is_comment {
             document_end = document_end.filter(|end| row.trim() != *end);
-            let text = row.trim_end_matches('\n');
-            bare.push_str(&" ".repeat(text.len()));
-            bare.push_str(&row[text.len()..]);
+            bare.extend(row.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
             continue;
         }
         document_end = end_of_document(row);
@@ -403,14 +436,12 @@ fn bare_line(line: &str) -> String {
             } else {
                 bare.push(letter);
             }
-            if is_escaped {
-                is_escaped = false;
-            } else if letter == '\\' && quote != Some('\'') {
-                is_escaped = true;
-            } else if is_mark && quote.is_none() {
-                quote = Some(letter);
+            if is_escaped || letter == '\\' && quote != Some('\'') {
+                is_escaped = !is_escaped;
             } else if quote == Some(letter) {
                 quote = None;
+            } else if is_mark {
+                quote = quote.or(Some(letter));
             }
         }
     }
@@ -422,10 +453,6 @@ fn end_of_document(row: &str) -> Option<&str> {
     let (_, rest) = row.split_once("<<").filter(|(_, rest)| !rest.starts_with('<'))?;
     let mut words = rest.split(|char: char| !char.is_alphanumeric() && char != '_');
     words.find(|word| !word.is_empty())
-}
-
-fn compares(command: &SimpleCommand) -> bool {
-    is_in("cmp diff", program_name(command))
 }
 
 /// The name of the program without its folder.
@@ -442,8 +469,8 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
     let words: Vec<_> = command.argv().collect();
     let only_says = words.iter().any(|word| is_in(ONLY_SAYS, word))
         || matches!(words.as_slice(), [_, "-h" | "-V" | "-v"])
-        || is_in(DRY_WITH_N, name) && words.contains(&"-n");
-    if only_says || is_in(THIN, name) {
+        || is_in("gmake make ninja", name) && words.contains(&"-n");
+    if only_says || formats(command) || is_in(THIN, name) {
         return Proof::Thin;
     }
     let is_shell = is_in(SHELLS, name);
@@ -451,11 +478,8 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
         return proof_of_interpreter(is_shell, command);
     }
     let runs_project = is_in(RUNNERS, name) && words.get(1) == Some(&"run");
-    if checks(command) || is_in(SHOWING, name) || runs_project || is_own_program(command.program())
-    {
-        return Proof::Real;
-    }
-    Proof::None
+    let is_check = checking_word(command).is_some() || is_in(SHOWING, name) || runs_project;
+    if is_check || is_own_program(command.program()) { Proof::Real } else { Proof::None }
 }
 
 /// Returns true if a program is named by its path, and not in a folder of the system.
@@ -481,252 +505,9 @@ fn proof_of_interpreter(is_shell: bool, command: &SimpleCommand) -> Proof {
             return Proof::Thin;
         }
         // A file, or as in `node --test`.
-        if !word.starts_with('-') || is_in(CHECKS, word.trim_start_matches('-')) {
+        if !word.starts_with('-') || is_in(TESTS, word.trim_start_matches('-')) {
             return Proof::Real;
         }
     }
     Proof::Thin
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use turnwright_types::message::ToolCall;
-
-    #[test]
-    #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
-    fn the_worth_of_a_command_line_is_what_decides_about_its_success() {
-        let table: &[(Proof, &[&str])] = &[
-            (
-                Proof::Real,
-                &[
-                    "cargo test",
-                    "cd web && npm test",
-                    "RUST_BACKTRACE=1 cargo +nightly clippy",
-                    "./gradlew check",
-                    "npx tsc --noEmit",
-                    "make",
-                    "cargo test 2>&1",
-                    "python3 x.py",
-                    "node --test",
-                    "./run-tests.sh",
-                    "sh check.sh",
-                    "bash -e check.sh",
-                    "cargo run -- --list",
-                    "curl -sf localhost:8000/health",
-                    "sqlite3 a.db 'select 1'",
-                    "diff a b",
-                    "diff a b && diff c d",
-                    "set -e; diff a b; diff c d",
-                    "set -euo pipefail\ncargo test | tail",
-                    "cargo build; cargo test",
-                    "make || exit 1",
-                    "cat > x.py <<'EOF'\nls\nEOF\npython3 x.py",
-                    "# don't stop\ncargo test",
-                    "bash -lc \"cd web && npm test\"",
-                    "bash -lc pytest",
-                    "grep -q 'a|b' x && cargo test",
-                    "cargo build; make || exit 1",
-                    "cd web; diff a b && echo done",
-                    "set -o pipefail; cargo test 2>&1 | tail -20",
-                    "echo 5 | python3 x.py && echo ok",
-                    "python3 x.py && echo 'a; b | c & d'",
-                    "cargo test && git commit -m \"it's done; a \\\" b\"",
-                    "python3 x.py <<'EOF' && echo ok\n1; 2\nEOF",
-                    "cargo test\n# don't stop",
-                    "cargo test &>log",
-                ],
-            ),
-            (
-                Proof::Thin,
-                &[
-                    "ls",
-                    "cat a.txt",
-                    "test -f a.txt",
-                    "[ -f a.txt ]",
-                    "cargo test --help",
-                    "make -n",
-                    "make --dry-run test",
-                    "python3 -m pytest --collect-only -q",
-                    "x --version",
-                    "node -v",
-                    "python3 -m py_compile a.py",
-                    "python3 -m compileall .",
-                    "python3 -c 'print(1)'",
-                    "python3 - <<'EOF'\nprint(1)\nEOF",
-                    "bash -n check.sh",
-                    "diff a b; diff c d",
-                    "cmp a b\ncmp c d\ntest -f e",
-                    "cargo test; true",
-                    "cargo test || true",
-                    "cargo test || echo failed",
-                    "cargo test | tail -5",
-                    "cargo test; echo done",
-                    "echo 'cargo test'",
-                    "bash -lc 'cargo test; true'",
-                    "bash -lc ls",
-                    "cargo test; exit 0",
-                    "cargo test || exit 0",
-                    "cargo test; x=$?",
-                    "cd web && npm test; echo done",
-                    "cargo test | grep 'a || exit 1'",
-                    "# don't\ncargo test; true",
-                    "set -e; cargo test | head",
-                    "python3 server.py &",
-                    "true",
-                ],
-            ),
-            (
-                Proof::None,
-                &[
-                    "",
-                    "rm -rf build",
-                    "mkdir -p build",
-                    "git commit -m test",
-                    "# cargo test",
-                    "cd src",
-                    "pip install pytest",
-                    "npm install jest",
-                    "sed -i s/a/b/ test",
-                ],
-            ),
-        ];
-        for (expected, lines) in table {
-            for line in *lines {
-                assert_eq!(proof_of(line), *expected, "{line}");
-            }
-        }
-    }
-
-    /// Notes a call with this result. A command has this line.
-    fn note(ledger: &mut Ledger, name: &str, line: &str, result: &str, ran_changes: bool) {
-        let arguments = json!({ "command": line, "id": line });
-        let call = ToolCall::new("call", "p", name, arguments);
-        let ok =
-            result == "[exit 0" || !result.starts_with("[exit") && !result.starts_with("[kill");
-        let result = ToolMessage::new(&call, format!("{result} · 0.1 s]\nout"), ok);
-        let kind = (name == "edit_file").then_some(ToolKind::Edit);
-        ledger.note(name, kind, &call.arguments, &result, ran_changes);
-    }
-
-    #[test]
-    fn a_change_takes_the_proof_back_and_the_newest_run_counts() {
-        let mut ledger = Ledger::default();
-        let steps = [
-            ("edit_file", "", "done", false, ProofWord::None),
-            ("exec", "ls", "[exit 0", false, ProofWord::Thin),
-            ("exec", "cargo test", "[exit 101", false, ProofWord::Red),
-            ("exec", "ls", "[exit 0", false, ProofWord::Red),
-            // It writes files of its own.
-            ("exec", "cargo test", "[exit 0", true, ProofWord::Green),
-            ("exec", "cat a", "[exit 0", false, ProofWord::Green),
-            ("exec", "touch a", "[exit 0", true, ProofWord::None),
-            ("exec", "cargo test", "[stopped: it held too much", false, ProofWord::None),
-            ("exec", "cargo test", "[p1 running for 9.0 s", false, ProofWord::None),
-            ("exec_output", "p1", "[exit 0", false, ProofWord::Green),
-            // It began before the edit.
-            ("exec", "cargo test", "[p2 running for 9.0 s", false, ProofWord::Green),
-            ("edit_file", "", "done", false, ProofWord::None),
-            ("exec_output", "p2", "[exit 0", false, ProofWord::None),
-            ("agent", "", "done", true, ProofWord::None),
-        ];
-        for (name, line, result, ran_changes, expected) in steps {
-            note(&mut ledger, name, line, result, ran_changes);
-            assert_eq!(ledger.proof(), expected, "{name} {line} {result}");
-        }
-        assert!(ledger.has_changed && ledger.has_called);
-    }
-
-    #[test]
-    fn the_last_check_of_a_turn_counts() {
-        let test = "cargo test";
-        let table = [
-            (vec![(test, "[exit 101")], Some(test)),
-            (vec![(test, "[killed by SIGABRT"), ("ls", "[exit 2")], Some(test)),
-            (vec![(test, "[exit 101"), ("cargo test -q", "[exit 0")], None),
-            (vec![("ls build", "[exit 2")], None),
-            (vec![(test, "[exit 101"), ("rm -rf build", "[exit 0")], Some(test)),
-            (vec![(test, "[stopped: it held too much")], None),
-            (vec![(test, "The user refused it")], None),
-            (vec![], None),
-        ];
-        for (commands, expected) in table {
-            let mut ledger = Ledger::default();
-            for (line, result) in &commands {
-                note(&mut ledger, "exec", line, result, false);
-            }
-            assert_eq!(ledger.failed_check(), expected, "{commands:?}");
-        }
-    }
-
-    #[test]
-    fn a_run_of_no_test_proves_little() {
-        for (output, is_nothing) in [
-            ("running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 9 filtered out", true),
-            ("running 2 tests\ntest result: ok. 2 passed; 0 failed\nrunning 0 tests", false),
-            ("?   \tx\t[no test files]\nok  \tx/a\t0.01s [no tests to run]", true),
-            ("?   \tx\t[no test files]\nok  \tx/a\t(cached)", false),
-            ("No tests found, exiting with code 0", true),
-            ("No test files found, exiting with code 0", true),
-            ("  0 passing (2ms)", true),
-            ("  10 passing (2ms)", false),
-            ("\nRan 0 tests in 0.000s\n\nOK", true),
-            ("\u{2139} tests 0\n\u{2139} suites 0\n\u{2139} pass 0", true),
-            ("# tests 4\n# pass 4\n# fail 0", false),
-            ("0 examples, 0 failures", true),
-            ("Tests run: 0, Failures: 0", true),
-            ("> app@1.0.3 test\n> mocha\n\n  0 passing (2ms)", true),
-            ("Executed 0 tests, with 0 failures\nTest run with 1 test passed", false),
-            ("==> a\nNo tests to run\n==> b\n1 test, 0 failures", false),
-            ("{\"Output\":\"? x [no test files]\"}\n{\"Output\":\"ok  \\tx/a\\t0.01s\"}", false),
-            ("> tests@0.1.0 build\n> tsc", false),
-            ("All checks passed!\n0 errors, 0 warnings", false),
-            ("no test failures, 0 tests failed", false),
-            ("Passed!  - Failed: 0, Passed: 3, Skipped: 0", false),
-            ("[3 lines omitted]\nrunning 0 tests", false),
-            ("Finished in 0.5s", false),
-            ("", false),
-        ] {
-            assert_eq!(ran_nothing("npm test", output), is_nothing, "{output}");
-        }
-        let mut ledger = Ledger::default();
-        for (result, expected) in [
-            ("[exit 0 \u{b7} 0.1 s]\nrunning 0 tests\n", ProofWord::Thin),
-            ("[exit 0 \u{b7} 0.1 s]\nrunning 1 test\n1 passed\n", ProofWord::Green),
-        ] {
-            let call = ToolCall::new("c", "p", "exec", json!({ "command": "cargo test x" }));
-            let result = ToolMessage::new(&call, result.to_owned(), true);
-            ledger.note("exec", None, &call.arguments, &result, false);
-            assert_eq!(ledger.proof(), expected);
-        }
-    }
-
-    #[test]
-    #[cfg_attr(windows, ignore = "the lines are those of a POSIX shell")]
-    fn a_run_of_no_test_says_nothing_about_the_other_commands_of_its_line() {
-        for (line, is_nothing) in [
-            ("cd web && cargo test x 2>&1", true),
-            ("cargo build && cargo test x", false),
-            ("set -o pipefail; cargo test 2>&1 | tail -4", false),
-            ("cargo test > log && tail -4 log", false),
-        ] {
-            assert_eq!(ran_nothing(line, "running 0 tests"), is_nothing, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_check_that_fails_is_not_made_up_for_by_the_next_one() {
-        let mut ledger = Ledger::default();
-        let steps = [
-            ("a", true, ProofWord::Green),
-            ("b", false, ProofWord::Red),
-            ("c", true, ProofWord::Red),
-        ];
-        for (line, ok, expected) in steps {
-            ledger.note_check(line, ok);
-            assert_eq!(ledger.proof(), expected, "{line}");
-        }
-    }
 }

@@ -135,10 +135,8 @@ impl Submissions {
                 .next();
             drop(prompts);
             for (_, again) in failed.into_iter().flat_map(|(_, prompt)| prompt.waiting) {
-                again.complete(match &result {
-                    Ok(end) => Ok(end.clone()),
-                    Err(error) => Err(Error::InvalidState(error.to_string())),
-                });
+                let told = result.as_ref().cloned();
+                again.complete(told.map_err(|error| Error::InvalidState(error.to_string())));
             }
             done.complete(result);
         })

@@ -45,6 +45,22 @@ fn undo_restores_files_that_a_command_changed() {
     assert!(!agent.path("d.txt").exists());
 }
 
+/// Windows knows no modes, so none may seem to differ.
+#[test]
+fn a_folder_that_a_command_removed_comes_back_on_each_system() {
+    let line = line_for("rm -r folder", "rd /s /q folder");
+    let mut agent = TestAgent::builder()
+        .file("folder/below", "1\n")
+        .permission("allow_once")
+        .model(json!([calls("exec", &json!({ "command": line })), says("Done.")]))
+        .start();
+    assert_eq!(agent.turn("run it"), "end_turn");
+    assert!(!agent.path("folder").exists());
+    let answer_text = agent.turn_text("/undo");
+    assert!(answer_text.contains("Restored (2)"), "{answer_text}");
+    assert_eq!(agent.read("folder/below"), "1\n");
+}
+
 /// Runs a shell script in the workspace outside of the agent, as the user would.
 #[cfg(unix)]
 fn by_hand(agent: &TestAgent, script: &str) {

@@ -74,6 +74,26 @@ fn r_rem_1_a_turn_outlives_its_connection_and_who_loads_the_session_gets_all_of_
 }
 
 #[test]
+fn r_rem_1_a_turn_is_not_lost_to_a_client_that_names_other_folders() {
+    let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    reconnect(&mut agent);
+    let mut elsewhere = opening_params(&agent, &session);
+    elsewhere["cwd"] = json!(agent.workspace().parent());
+    eventually("the loss of the connection is noticed", || {
+        let answer = agent.call("session/load", &elsewhere);
+        let message = answer["error"]["message"].as_str().expect("the session is refused");
+        message.contains("still runs in ")
+    });
+    load(&mut agent, &session);
+    agent.model().release();
+    wait_for_text(&mut agent, "second");
+    assert_eq!(agent.model().hung_up(), 0);
+}
+
+#[test]
 fn r_rem_1_a_prompt_that_waited_when_the_connection_was_lost_is_shown_to_the_next_client() {
     let mut agent = TestAgent::builder().model(json!([two_parts(), says("Next.")])).start();
     let session = agent.session.clone();

@@ -41,7 +41,13 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
         (204, vec!["OPTIONS /acp HTTP/1.1", "origin: https://allowed.example"], ""),
         (403, vec![post, json_type, &bearer, "host: evil.example:4077"], &ping),
         (403, vec![get, events, &bearer, &of_connection, "host: evil.example"], ""),
-        (403, [&upgrade(&bearer)[..], &["host: evil.example"]].concat(), ""),
+        // A page whose name leads here (DNS rebinding) is no page of the agent's own address.
+        (
+            403,
+            [&upgrade(&bearer)[..], &["host: evil.example", "origin: http://evil.example"]]
+                .concat(),
+            "",
+        ),
         (
             403,
             vec!["OPTIONS /acp HTTP/1.1", "origin: https://allowed.example", "host: evil.example"],
@@ -62,7 +68,8 @@ fn r_rem_8_requests_that_make_no_sense_get_their_status_and_harm_nobody() {
         (400, vec![get, &bearer, events], ""),
         (404, vec![get, &bearer, events, "acp-connection-id: unknown"], ""),
         (400, vec![get, &bearer, "upgrade: websocket"], ""),
-        (400, vec![get, &bearer, "upgrade: h2c", "sec-websocket-version: 13"], ""),
+        // Another protocol is not spoken, and the request is judged as if it were not offered.
+        (406, vec![get, &bearer, &of_connection, "upgrade: h2c"], ""),
         (404, vec!["DELETE /acp HTTP/1.1", &bearer, "acp-connection-id: unknown"], ""),
         (202, vec![post, &bearer, json_type, &of_connection], &ping),
     ];

@@ -1,5 +1,6 @@
 //! The HTTP transport of an agent that is served on a socket (R-REM-7, R-REM-14).
 
+use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -230,4 +231,35 @@ fn r_rem_7_deleting_a_connection_ends_its_turns_and_streams() {
     served.model.wait_for_hang_ups(1, LIMIT).unwrap();
     assert_eq!(updates.next_where(|message| message["id"] == 3), None);
     assert_eq!(served.http.send(&delete, "").status, 404);
+}
+
+#[test]
+fn r_rem_9_a_web_page_opens_a_websocket_with_the_token_as_a_subprotocol() {
+    let served = serve(&json!([]));
+    let mut socket = served.http.socket();
+    let handshake = format!(
+        "GET /acp HTTP/1.1\r\nhost: localhost\r\norigin: https://allowed.example\r\n\
+         connection: keep-alive\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+         sec-websocket-protocol: acp.v1, bearer.{TOKEN}\r\n\r\n"
+    );
+    socket.write_all(handshake.as_bytes()).unwrap();
+    let lines = BufReader::new(socket).lines().map(Result::unwrap);
+    let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    assert!(head[0].contains(" 101 "), "{head:?}");
+    assert!(head.contains(&"sec-websocket-protocol: acp.v1".to_owned()), "{head:?}");
+}
+
+#[test]
+fn r_rem_7_a_web_page_may_send_the_headers_of_its_client() {
+    let served = serve(&json!([]));
+    let names = "authorization,acp-protocol-version,last-event-id";
+    let preflight = [
+        "OPTIONS /acp HTTP/1.1",
+        "origin: https://allowed.example",
+        &format!("access-control-request-headers: {names}"),
+    ];
+    let response = served.http.send(&preflight, "");
+    assert_eq!(response.status, 204, "{}", response.body);
+    assert_eq!(response.header("access-control-allow-headers"), Some(names));
 }

@@ -70,7 +70,7 @@ fn r_list_2_sessions_of_a_folder_are_listed_newest_first_under_both_names_of_the
 fn r_list_3_pages_have_each_session_once_and_an_invalid_cursor_is_refused() {
     let mut agent = TestAgent::builder().model(json!([says("1"), says("2")])).initialize();
     let all: HashSet<_> = (0..120).map(|_| agent.new_session()).collect();
-    let (mut seen, mut cursor) = (Vec::new(), Value::Null);
+    let (mut seen, mut cursor) = (Vec::new(), json!(""));
     loop {
         let page = result(agent.call("session/list", &json!({ "cursor": cursor })));
         let sessions = page["sessions"].as_array().unwrap().clone();
@@ -90,7 +90,7 @@ fn r_list_3_pages_have_each_session_once_and_an_invalid_cursor_is_refused() {
     }
     assert_eq!(seen.len(), 120);
     assert_eq!(seen.into_iter().collect::<HashSet<_>>(), all);
-    for junk in ["", "x", "1", "0.0.0.0", "../..", "é"] {
+    for junk in ["x", "1", "0.0.0.0", "../..", "é"] {
         assert_eq!(code(&agent.call("session/list", &json!({ "cursor": junk }))), -32602, "{junk}");
     }
     assert_eq!(code(&agent.call("session/list", &json!({ "cursor": 5 }))), -32602);

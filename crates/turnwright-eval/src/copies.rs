@@ -9,7 +9,7 @@ use turnwright_workspace::nofollow;
 
 /// The files and links below a folder, as sorted relative paths, without the repository at its top, nor a file or link
 /// that leads to one elsewhere: git would obey its settings. It lists neither folders nor special files: reading a FIFO
-/// could block for ever.
+/// could block for ever. `GIT~1` is the short name of `.git` on Windows, which also ignores dots and blanks at the end.
 pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -18,7 +18,8 @@ pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
             let entry = entry?;
             let path = relative.join(entry.file_name());
             let kind = entry.file_type()?;
-            match (path.as_os_str().eq_ignore_ascii_case(".git"), kind.is_dir()) {
+            let name = path.to_string_lossy().trim_end_matches(['.', ' ']).to_ascii_lowercase();
+            match ([".git", "git~1"].contains(&name.as_str()), kind.is_dir()) {
                 (false, true) => open.push(path),
                 (false, false) if kind.is_file() || kind.is_symlink() => found.push(path),
                 _ => {}
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn git_is_led_to_no_repository_that_a_task_brings() {
-        for name in [".git", ".Git/config"] {
+        for name in [".git", ".Git/config", "GIT~1/config"] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -107,11 +107,8 @@ impl ResultsFolder {
                 || (known.task_hash == line.task_hash && known.key() != line.key())
         });
         self.lines.push(line);
-        let mut text = String::new();
-        for line in &self.lines {
-            text += &serde_json::to_string(line).map_err(std::io::Error::from)?;
-            text.push('\n');
-        }
+        let lines = self.lines.iter().map(|line| Ok(serde_json::to_string(line)? + "\n"));
+        let text = lines.collect::<std::io::Result<String>>()?;
         Ok(private_file::write(&self.file, text.as_bytes())?)
     }
 }

@@ -30,9 +30,7 @@ pub fn text(summary: &Summary) -> String {
     let mut text = aligned(&rows);
     let served = columns.iter().filter_map(served_note);
     let compared = comparisons.iter().flat_map(Comparison::sentences);
-    for sentence in served.chain(compared) {
-        text.push_str(&format!("\n{}\n", escape_hidden_line(&sentence)));
-    }
+    text.extend(served.chain(compared).map(|line| format!("\n{}\n", escape_hidden_line(&line))));
     text
 }
 
@@ -93,7 +91,8 @@ pub(crate) fn money(value: Option<f64>) -> String {
 }
 
 fn seconds(value: Option<f64>) -> String {
-    known(value, |value| short_time(Duration::from_secs_f64(value.max(0.0))))
+    let time = value.map(|value| Duration::try_from_secs_f64(value.max(0.0)));
+    known(time, |time| short_time(time.unwrap_or(Duration::MAX)))
 }
 
 /// A value as it is shown, if it is known.
@@ -159,5 +158,14 @@ mod tests {
         assert_eq!([money(Some(0.0123)), money(Some(2.5)), money(None)], ["$0.0123", "$2.50", "–"]);
         assert_eq!([percent(Some(0.6)), interval(Some((0.231, 0.88)))], ["60 %", "23–88 %"]);
         assert_eq!([seconds(Some(40.2)), seconds(None)], ["40 s", "–"]);
+    }
+
+    #[test]
+    fn no_number_in_the_results_of_a_stranger_ends_the_program() {
+        for wrong in [1e308, f64::INFINITY, f64::NAN, -1.0] {
+            let value = Some(wrong);
+            let shown = [seconds(value), count(value), money(value), percent(value)];
+            assert!(shown.iter().all(|text| !text.is_empty()), "{shown:?}");
+        }
     }
 }

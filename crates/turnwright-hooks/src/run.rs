@@ -108,7 +108,7 @@ pub(crate) async fn run_handler(
     let action = handler.action.clone();
     let place = site.clone();
     let looking = spawn_blocking(move || {
-        (named_scripts(&action, &place.project), find_program(&action, &place.environment))
+        (named_scripts(&action, &place.project), find_program(&action, &place))
     });
     let looked = cancel.run_until_cancelled(looking).await.ok_or(NoExit::Cancelled)?;
     // Files that cannot be checked might have changed since they were trusted.
@@ -152,10 +152,14 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
 
 /// Finds the bash that runs command lines, or on Windows the file of a program, such as `npx.cmd`. The bash of Windows
 /// starts WSL, where the paths of the project mean nothing, so git's is used instead. Blocks.
-fn find_program(action: &HookAction, environment: &Environment) -> Option<PathBuf> {
-    let path = environment.get("PATH");
+fn find_program(action: &HookAction, site: &HookSite) -> Option<PathBuf> {
+    let HookSite { environment, project, .. } = site;
     let words = if let HookAction::Program(words) = action { words.as_slice() } else { &[] };
     let name = words.first().map_or("bash", String::as_str);
+    let roots = std::slice::from_ref(project);
+    let outside =
+        environment.for_silent_command(|folder| !environment.is_in_project(folder, roots));
+    let path = if name == "bash" { outside.get("PATH") } else { environment.get("PATH") };
     let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || words.is_empty());
     found.filter(|file| !starts_wsl(&file.to_string_lossy())).or_else(|| {
         let git =
@@ -199,7 +203,7 @@ fn command_line(action: &HookAction, found: Option<&Path>, project: &Path) -> Ve
             None if cfg!(windows) => {
                 ("cmd /d /s /c", with_folder(line, |name| format!("%{name}%")))
             }
-            None => ("sh -c", line.clone()),
+            None => ("/bin/sh -c", line.clone()),
         },
     };
     shell.split(' ').chain([line.as_str()]).map(OsString::from).collect()
@@ -261,6 +265,9 @@ fn text_of(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    use turnwright_workspace::real_path;
+
     use super::*;
 
     #[test]
@@ -294,6 +301,42 @@ mod tests {
         assert_eq!(line, "\"%TURNWRIGHT_PROJECT_DIR%\"/a.cmd $X");
     }
 
+    fn site(project: &Path, environment: Environment) -> HookSite {
+        HookSite {
+            project: project.to_path_buf(),
+            workdir: project.to_path_buf(),
+            environment: Arc::new(environment),
+            fields: Value::Null,
+            sandbox: None,
+            confines_all: false,
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_bash_of_a_project_runs_no_hook() {
+        let base = tempfile::tempdir().unwrap();
+        let own = real_path(base.path()).unwrap();
+        let project = own.join("p");
+        let folders = [project.join("bin"), own.clone()];
+        for folder in &folders {
+            std::fs::create_dir_all(folder).unwrap();
+            // A copy of a program has its mode.
+            std::fs::copy("/bin/sh", folder.join("bash")).unwrap();
+        }
+        let path = std::env::join_paths(&folders).unwrap();
+        let action = HookAction::Line("true".to_owned());
+        for (root, home, expected) in [
+            (&project, "/gone", own.join("bash")),
+            (&own.join("elsewhere"), "/gone", project.join("bin/bash")),
+            (&own, own.to_str().unwrap(), project.join("bin/bash")),
+        ] {
+            let environment = Environment::default().with("PATH", &path).with("HOME", home);
+            let found = find_program(&action, &site(root, environment));
+            assert_eq!(found, Some(expected), "{root:?} {home}");
+        }
+    }
+
     #[cfg(windows)]
     #[test]
     fn a_program_of_a_hook_may_be_a_batch_file() {
@@ -303,7 +346,10 @@ mod tests {
         let environment = Environment::default().with("PATH", folder.path());
         for (name, expected) in [("guard", Some(file)), ("none", None)] {
             let action = HookAction::Program(vec![name.to_owned()]);
-            assert_eq!(find_program(&action, &environment), expected);
+            assert_eq!(
+                find_program(&action, &site(Path::new("C:\\p"), environment.clone())),
+                expected
+            );
         }
     }
 

@@ -278,7 +278,7 @@ impl LanguageServers {
         if files.iter().all(|file| file.only_names(new_name)) {
             return Ok(files);
         }
-        Err(format!("{} would write more than the new name", server.spec.name))
+        Err(format!("{} would change more than the name", server.spec.name))
     }
 
     async fn ask(

@@ -16,7 +16,7 @@ pub(crate) const MAX_ERRORS: usize = 200;
 const MAX_MESSAGE_CHARS: usize = 400;
 /// The most files that one rename may change.
 const MAX_FILES: usize = 200;
-/// The most bytes that an edit of a rename may add to the lengths of the two names, as in `x: &mut Self`.
+/// The most bytes that an edit of a rename may put in or take away beside the names, as in `x: &mut Self`.
 const MAX_AROUND_NAMES: usize = 64;
 /// The number of the severity "error".
 const ERROR: u64 = 1;
@@ -162,8 +162,7 @@ pub(crate) fn uri(path: &Path) -> String {
 
 /// Returns the path of a file URI, however the server spells it; `None` if it is not a file URI.
 pub(crate) fn path_of(uri: &str) -> Option<PathBuf> {
-    let address = Url::parse(uri).ok().filter(|address| address.scheme() == "file")?;
-    address.to_file_path().ok()
+    Url::parse(uri).ok().filter(|address| address.scheme() == "file")?.to_file_path().ok()
 }
 
 /// An edit that renames a symbol. Servers send it in one of two forms.
@@ -204,12 +203,14 @@ pub struct FileEdits {
 }
 
 impl FileEdits {
-    /// Returns true if every edit inserts the new name or a part of it, and little else.
+    /// Returns true if every edit inserts the new name or a part of it, and little else, and replaces as little.
     pub(crate) fn only_names(&self, new_name: &str) -> bool {
         let most = self.name.len() + new_name.len() + MAX_AROUND_NAMES;
-        self.edits.iter().all(|TextEdit { new_text, .. }| {
+        self.edits.iter().all(|TextEdit { range: Range { start, end }, new_text }| {
             let is_name = new_text.contains(new_name) || new_name.contains(new_text.as_str());
-            is_name && new_text.len() <= most && !new_text.contains(['\n', '\r'])
+            let replaced = end.character.saturating_sub(start.character) as usize;
+            let is_short = new_text.len().max(replaced) <= most && start.line == end.line;
+            is_name && is_short && !new_text.contains(['\n', '\r'])
         })
     }
 
@@ -409,6 +410,24 @@ mod tests {
             let edits = json!({ "changes": { "file:///w/a.rs": [edit] } });
             let files = file_edits(&edits, Encoding::Utf16, "old").unwrap();
             assert_eq!(files[0].only_names("new"), expected, "{new}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_edit_of_a_rename_takes_away_little_more_than_the_name() {
+        // As of `old`, of `old: old` and of longer passages.
+        for (line, character, expected) in
+            [(0, 3, true), (0, 8, true), (0, 99, false), (1, 0, false)]
+        {
+            let range = json!({
+                "start": { "line": 0, "character": 0 },
+                "end": { "line": line, "character": character }
+            });
+            let edits =
+                json!({ "changes": { "file:///w/a": [{ "range": range, "newText": "new" }] } });
+            let files = file_edits(&edits, Encoding::Utf16, "old").unwrap();
+            assert_eq!(files[0].only_names("new"), expected, "{line} {character}");
         }
     }
 

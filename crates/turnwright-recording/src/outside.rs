@@ -93,9 +93,10 @@ pub trait Outside: Debug + Send + Sync {
         None
     }
 
-    /// The source of this tool's answers. A file that is read without a call counts as a tool.
-    fn answer_source(&self, _tool: &str) -> AnswerSource {
-        AnswerSource::Tool
+    /// Returns true if a recording answers in place of this tool, which does not run. A file that is read without a
+    /// call counts as a tool.
+    fn is_played(&self, _tool: &str) -> bool {
+        false
     }
 
     /// The recorded answer to a question about this call; `None` if there is none.
@@ -124,12 +125,6 @@ pub trait Outside: Debug + Send + Sync {
     }
 }
 
-/// The machine that this process runs on.
-#[derive(Debug)]
-pub struct RealMachine;
-
-impl Outside for RealMachine {}
-
 /// The question that a tool has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerKind {
@@ -139,15 +134,4 @@ pub enum AnswerKind {
     Preview,
     /// The outcome of a call.
     Result,
-}
-
-/// The source of a tool's answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerSource {
-    /// The tool answers.
-    Tool,
-    /// The tool answers, and each answer is recorded.
-    RecordedTool,
-    /// A recording answers in place of the tool, which does not run.
-    Recording,
 }

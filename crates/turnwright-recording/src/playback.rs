@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
-use crate::outside::{AnswerKind, AnswerSource, Outside, current_session};
+use crate::outside::{AnswerKind, Outside, current_session};
 use crate::{FORMAT, FORMAT_FIELD, PLAYED_LIVE};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 use turnwright_types::error_text::{io_error_text, json_error_text};
@@ -238,6 +238,7 @@ pub(crate) enum PlaybackEvent {
 }
 
 /// The outside world as a recording has it.
+#[derive(Debug)]
 pub(crate) struct Playback {
     /// The answers of the model, in the order of the requests.
     replies: Vec<RecordedReply>,
@@ -256,17 +257,12 @@ pub(crate) struct Playback {
     project: Value,
 }
 
+#[derive(Debug)]
 struct PlayedCall {
     number: u64,
     kind: AnswerKind,
     call: RecordedAnswer,
     is_taken: AtomicBool,
-}
-
-impl std::fmt::Debug for Playback {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Playback").finish_non_exhaustive()
-    }
 }
 
 impl Playback {
@@ -415,8 +411,8 @@ impl Outside for Playback {
         Some(&self.servers)
     }
 
-    fn answer_source(&self, tool: &str) -> AnswerSource {
-        if PLAYED_LIVE.contains(&tool) { AnswerSource::Tool } else { AnswerSource::Recording }
+    fn is_played(&self, tool: &str) -> bool {
+        !PLAYED_LIVE.contains(&tool)
     }
 
     fn recorded_answer(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<Value> {

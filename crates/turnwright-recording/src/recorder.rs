@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::PLAYED_LIVE;
-use crate::outside::{AnswerKind, AnswerSource, Outside, current_session};
+use crate::outside::{AnswerKind, Outside, current_session};
 use crate::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
@@ -365,14 +365,6 @@ impl Outside for Recorder {
         self.state.lock().notice.take()
     }
 
-    fn answer_source(&self, tool: &str) -> AnswerSource {
-        if self.is_on() && !PLAYED_LIVE.contains(&tool) {
-            AnswerSource::RecordedTool
-        } else {
-            AnswerSource::Tool
-        }
-    }
-
     fn record_answer(
         &self,
         kind: AnswerKind,
@@ -380,7 +372,7 @@ impl Outside for Recorder {
         arguments: &Value,
         answer: &dyn Fn() -> Value,
     ) {
-        if self.answer_source(tool) == AnswerSource::Tool {
+        if !self.is_on() || PLAYED_LIVE.contains(&tool) {
             return;
         }
         let what = match kind {

@@ -1,12 +1,12 @@
-//! Who may use the agent: a request must have the token, must not come from a web page that was not
-//! allowed by name, and must be for this machine. A web page whose name suddenly leads to this machine (DNS
+//! Who may use the agent: a request must have the token, must not come from a web page of another address that
+//! was not allowed by name, and must be for this machine. A web page whose name suddenly leads to this machine (DNS
 //! rebinding) would otherwise be taken for one of the agent's own.
 
 use std::net::IpAddr;
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
 use http::uri::Authority;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use ring::digest::{Digest, SHA256, digest};
 use uuid::Uuid;
 
@@ -26,6 +26,9 @@ pub struct AccessRules {
 /// A refused request: the status and the text for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
+
+/// The beginning of a subprotocol that is the token. Clients in browsers offer it beside `acp.v1`.
+pub(crate) const BEARER: &str = "bearer.";
 
 const WRONG_TOKEN: HttpRefusal = HttpRefusal(
     StatusCode::UNAUTHORIZED,
@@ -56,9 +59,7 @@ impl AccessRules {
     pub(crate) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let Some(address) = self.unencrypted else { return Ok(()) };
         let mut named = headers.get_all(HOST).iter();
-        let (Some(host), None) = (named.next(), named.next()) else {
-            return Err(OTHER_MACHINE);
-        };
+        let (Some(host), None) = (named.next(), named.next()) else { return Err(OTHER_MACHINE) };
         let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
         let all_allowed = uri.authority().into_iter().chain(&host).all(|authority| {
             !authority.as_str().contains('@') && self.allows_host(authority.host(), address)
@@ -68,10 +69,12 @@ impl AccessRules {
 
     fn allows_host(&self, host: &str, address: IpAddr) -> bool {
         let name = host.trim_end_matches('.');
+        // A copied address may have a port.
+        let mut allowed = self.hosts.iter().filter_map(|host| host.parse::<Authority>().ok());
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         literal.is_ok_and(|ip| ip.is_loopback() || ip == address)
             || name.eq_ignore_ascii_case("localhost")
-            || self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
+            || allowed.any(|allowed| allowed.host().eq_ignore_ascii_case(name))
     }
 
     /// Checks the headers of a request. The origin comes first, so that a web page learns nothing of tokens.
@@ -79,25 +82,39 @@ impl AccessRules {
         if !self.allows_origin(headers) {
             return Err(FOREIGN_PAGE);
         }
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let (Some(value), None) = (values.next(), values.next()) else {
-            return Err(WRONG_TOKEN);
-        };
-        let value = value.to_str().unwrap_or_default();
-        let scheme_and_token =
-            value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let token = scheme_and_token.map_or("", |(_, token)| token.trim());
-        let is_right = digest(&SHA256, token.as_bytes()).as_ref() == self.token.as_ref();
-        if is_right { Ok(()) } else { Err(WRONG_TOKEN) }
+        let shown = digest(&SHA256, shown_token(headers).unwrap_or_default().as_bytes());
+        if shown.as_ref() == self.token.as_ref() { Ok(()) } else { Err(WRONG_TOKEN) }
     }
 
-    /// True if the request comes from no web page, or from one that is allowed.
+    /// True if the request comes from no web page, or from one that is allowed. Some clients that are no pages, such
+    /// as those in React Native, name the host to which they connect. It is one of the agent's own: without TLS,
+    /// `check_host` has made sure of that, with it the certificate does.
     pub(crate) fn allows_origin(&self, headers: &HeaderMap) -> bool {
+        let own = headers.get(HOST).and_then(|host| host.to_str().ok());
         headers.get_all(ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
-            self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+            let is_own = origin.split_once("://").is_some_and(|(_, host)| Some(host) == own);
+            // A copied address ends with a slash, which no browser sends.
+            let mut allowed = self.origins.iter().map(|allowed| allowed.trim_end_matches('/'));
+            is_own || allowed.any(|allowed| allowed.eq_ignore_ascii_case(origin))
         })
     }
+}
+
+/// Returns the token of a request. A web page cannot send the header with a WebSocket, only subprotocols.
+fn shown_token(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
+        return words(headers, SEC_WEBSOCKET_PROTOCOL).find_map(|name| name.strip_prefix(BEARER));
+    };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    (values.next().is_none() && scheme.eq_ignore_ascii_case("bearer")).then(|| token.trim())
+}
+
+/// Returns the words of a header that is a list. A list may have several lines.
+pub(crate) fn words(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
 /// Makes a token of 122 random bits.
@@ -113,16 +130,19 @@ mod tests {
 
     #[test]
     fn only_requests_for_this_machine_are_served() {
-        let listening = AccessRules::new("secret", Vec::new(), vec!["agent.example".to_owned()])
+        let hosts = ["agent.example", "proxy.example:8443"].map(str::to_owned).to_vec();
+        let listening = AccessRules::new("secret", Vec::new(), hosts)
             .listening_unencrypted("127.0.0.2".parse().unwrap());
         let encrypted = AccessRules::new("secret", Vec::new(), Vec::new());
-        let table: [(&str, &[&str], bool); 17] = [
+        let table: [(&str, &[&str], bool); 19] = [
             ("/acp", &["127.0.0.1:4077"], true),
             ("/acp", &["127.0.0.2:4077"], true),
             ("/acp", &["[::1]:4077"], true),
             ("/acp", &["localhost"], true),
             ("/acp", &["LOCALHOST.:4077"], true),
             ("/acp", &["Agent.example:80"], true),
+            ("/acp", &["proxy.example:8443"], true),
+            ("/acp", &["proxy.example"], true),
             ("http://localhost:4077/acp", &["localhost:4077"], true),
             ("/acp", &["evil.example:4077"], false),
             ("/acp", &["localhost.evil.example"], false),
@@ -148,17 +168,52 @@ mod tests {
     }
 
     #[test]
-    fn only_the_token_and_allowed_pages_have_access() {
-        type Row = (&'static [&'static str], &'static [&'static str], Result<(), HttpRefusal>);
+    fn a_web_page_shows_the_token_as_a_subprotocol() {
+        type Row = (&'static [&'static str], Option<&'static str>, Result<(), HttpRefusal>);
 
         let origins = vec!["https://a.example".to_owned()];
         let rules = AccessRules::new("secret", origins, Vec::new());
+        let table: [Row; 8] = [
+            (&["acp.v1, bearer.secret"], None, Ok(())),
+            (&["bearer.secret,acp.v1"], None, Ok(())),
+            (&["acp.v1", "bearer.secret"], None, Ok(())),
+            (&["acp.v1, bearer.wrong"], None, Err(WRONG_TOKEN)),
+            (&["acp.v1, secret"], None, Err(WRONG_TOKEN)),
+            (&["bearer."], None, Err(WRONG_TOKEN)),
+            (&["acp.v1, bearer.secret"], Some("Bearer wrong"), Err(WRONG_TOKEN)),
+            (&["acp.v1, bearer.wrong"], Some("Bearer secret"), Ok(())),
+        ];
+        for (protocols, authorization, expected) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(ORIGIN, HeaderValue::from_static("https://a.example"));
+            for list in protocols {
+                headers.append(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(list));
+            }
+            if let Some(value) = authorization {
+                headers.insert(AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            assert_eq!(rules.check(&headers), expected, "{protocols:?} {authorization:?}");
+            headers.insert(ORIGIN, HeaderValue::from_static("https://b.example"));
+            assert_eq!(rules.check(&headers), Err(FOREIGN_PAGE), "{protocols:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_token_and_allowed_pages_have_access() {
+        type Row = (&'static [&'static str], &'static [&'static str], Result<(), HttpRefusal>);
+
+        let origins = ["https://a.example", "https://c.example/"].map(str::to_owned).to_vec();
+        let rules = AccessRules::new("secret", origins, Vec::new());
         let token = Err(WRONG_TOKEN);
         let origin = Err(FOREIGN_PAGE);
-        let table: [Row; 14] = [
+        let table: [Row; 18] = [
             (&["Bearer secret"], &[], Ok(())),
             (&["bearer secret"], &[], Ok(())),
             (&["Bearer secret"], &["https://a.example"], Ok(())),
+            (&["Bearer secret"], &["https://c.example"], Ok(())),
+            (&["Bearer secret"], &["http://agent.example:4077"], Ok(())),
+            (&["Bearer secret"], &["http://agent.example"], origin),
+            (&["Bearer secret"], &["http://agent.example:4077", "https://b.example"], origin),
             (&["Bearer secret"], &["https://b.example"], origin),
             (&["Bearer secret"], &["https://a.example", "https://b.example"], origin),
             (&["Bearer secret"], &["null"], origin),
@@ -173,6 +228,7 @@ mod tests {
         ];
         for (authorizations, origins, expected) in table {
             let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_static("agent.example:4077"));
             for value in authorizations {
                 headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
             }

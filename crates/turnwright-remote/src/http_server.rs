@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE,
-    ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS,
+    CACHE_CONTROL, CONTENT_TYPE, ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -145,11 +145,12 @@ impl HttpServer {
             return Err(HttpRefusal(StatusCode::FORBIDDEN, "This origin is not allowed.\n"));
         }
         let mut response = plain(StatusCode::NO_CONTENT, "");
-        let headers = response.headers_mut();
+        let headers_out = response.headers_mut();
         let methods = HeaderValue::from_static("GET, POST, DELETE");
-        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
-        let names = "authorization, content-type, acp-connection-id, acp-session-id";
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(names));
+        headers_out.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+        // An allowed page may send any, such as `Acp-Protocol-Version`.
+        let names = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        headers_out.extend(names.map(|names| (ACCESS_CONTROL_ALLOW_HEADERS, names)));
         Ok(response)
     }
 
@@ -164,7 +165,8 @@ impl HttpServer {
             return Err(HttpRefusal(StatusCode::NOT_FOUND, "The agent is at /acp.\n"));
         }
         match *request.method() {
-            Method::GET if request.headers().contains_key(UPGRADE) => {
+            // Clients in Java offer HTTP/2 with the same header, and are served without it.
+            Method::GET if websocket::has_word(request.headers(), UPGRADE, "websocket") => {
                 websocket::accept(self, request)
             }
             Method::GET => self.open_stream(request.headers()),
@@ -207,13 +209,11 @@ impl HttpServer {
         let mut response = Response::new(body.boxed_unsync());
         let headers_out = response.headers_mut();
         headers_out.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers_out.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // nginx would hold the events back until its buffer is full.
+        // Proxies would hold the events back, to compress them or until a buffer is full (nginx).
+        headers_out.insert(CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
         headers_out.insert("x-accel-buffering", HeaderValue::from_static("no"));
-        for name in [CONNECTION_ID, SESSION_ID] {
-            if let Some(value) = headers.get(name) {
-                headers_out.insert(name, value.clone());
-            }
+        for name in [CONNECTION_ID, SESSION_ID].map(HeaderName::from_static) {
+            headers_out.extend(headers.get(&name).map(|value| (name, value.clone())));
         }
         Ok(response)
     }
@@ -265,6 +265,7 @@ impl HttpServer {
             HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "The message is longer than 64 MiB.\n");
         const BUSY: HttpRefusal =
             HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "Too many messages are being read.\n");
+        const INCOMPLETE: &str = "The message is incomplete.\n";
         if body.size_hint().lower() > MAX_LINE_BYTES as u64 {
             return Err(TOO_LARGE);
         }
@@ -272,13 +273,10 @@ impl HttpServer {
         let mut permits = None::<OwnedSemaphorePermit>;
         loop {
             let Ok(frame) = timeout(READ_TIMEOUT, body.frame()).await else {
-                return Err(HttpRefusal(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "The message is incomplete.\n",
-                ));
+                return Err(HttpRefusal(StatusCode::REQUEST_TIMEOUT, INCOMPLETE));
             };
             let Some(frame) = frame else { return Ok((message.into(), permits)) };
-            let broken = HttpRefusal(StatusCode::BAD_REQUEST, "The message is incomplete.\n");
+            let broken = HttpRefusal(StatusCode::BAD_REQUEST, INCOMPLETE);
             let Ok(data) = frame.map_err(|_| broken)?.into_data() else { continue };
             if message.len() + data.len() > MAX_LINE_BYTES {
                 return Err(TOO_LARGE);

@@ -27,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::AccessRules;
-use crate::http_server::{HttpServer, MAX_CONNECTIONS};
+use crate::http_server::{HttpServer, MAX_CONNECTIONS, READ_TIMEOUT};
 #[cfg(target_os = "linux")]
 use crate::silence::SILENCE_LIMIT;
 use crate::{ObserveConnection, PATH, ServeConnection};
@@ -38,8 +38,9 @@ const MAX_SOCKETS: usize = 1_024;
 /// The maximum number of sockets that wait to be accepted. A client for which there is no room tries again
 /// after a second, so a burst must not fill it.
 const BACKLOG: u32 = 1_024;
-/// How long a client may take for the head of a request, and how long a socket is kept between requests.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a client may take for the head of a request, and how long a socket is kept between requests: longer than
+/// proxies keep theirs (at most two minutes), since a request that is sent while a socket is closed is lost.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(150);
 /// The pause in accepting after the system had no room for another socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The response to clients for which there is no room.
@@ -183,7 +184,7 @@ async fn serve_socket(
 ) {
     match tls {
         None => serve_http(stream, server, handshake).await,
-        Some(tls) => match timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+        Some(tls) => match timeout(READ_TIMEOUT, tls.accept(stream)).await {
             Ok(Ok(stream)) => serve_http(stream, server, handshake).await,
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
             Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -295,7 +296,6 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::http_server::READ_TIMEOUT;
 
     /// Sends these bytes on a socket and then nothing. Returns what is answered until the socket is closed, and
     /// after how many seconds that is.
@@ -322,6 +322,12 @@ mod tests {
             ("", "", HEAD_TIMEOUT),
             ("GET /acp HT", "", HEAD_TIMEOUT),
             (head, "", HEAD_TIMEOUT),
+            // Proxies send the next request on the same socket: cloudflared for 90 seconds, Caddy for 120.
+            (
+                "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+                "HTTP/1.1 401 ",
+                Duration::from_secs(150),
+            ),
             (&format!("{head}\r\n{{"), "HTTP/1.1 408 ", READ_TIMEOUT),
         ];
         for (bytes, expected, after) in table {

@@ -9,7 +9,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use http::header::{
-    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
@@ -23,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::HttpRefusal;
+use crate::access::{BEARER, HttpRefusal, words};
 use crate::http_server::{HttpAnswer, HttpServer, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
@@ -50,13 +51,11 @@ pub(crate) fn accept_key(key: &[u8]) -> String {
     BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text))
 }
 
-/// Accepts a WebSocket and serves it in a task of its own.
+/// Accepts a WebSocket, which the request asks for, and serves it in a task of its own.
 pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> HttpAnswer {
     let headers = request.headers();
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| {
-        has_word(headers, UPGRADE, "websocket")
-            && has_word(headers, CONNECTION, "upgrade")
-            && has_word(headers, SEC_WEBSOCKET_VERSION, "13")
+        has_word(headers, CONNECTION, "upgrade") && has_word(headers, SEC_WEBSOCKET_VERSION, "13")
     });
     let Some(key) = key else {
         let text = "Only WebSockets of version 13 are accepted.\n";
@@ -65,7 +64,11 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
     let permit = Arc::clone(&server.connection_permits)
         .try_acquire_owned()
         .map_err(|_| TOO_MANY_CONNECTIONS)?;
-    let accepted = accept_key(key.as_bytes());
+    let accepted = HeaderValue::from_str(&accept_key(key.as_bytes())).ok();
+    // A browser gives up a WebSocket if none of the subprotocols that it has offered is chosen.
+    let chosen = words(headers, SEC_WEBSOCKET_PROTOCOL)
+        .find(|name| !name.starts_with(BEARER))
+        .and_then(|name| HeaderValue::from_str(name).ok());
     let upgrade = hyper::upgrade::on(request);
     let task_server = Arc::clone(server);
     server.tasks.spawn(async move {
@@ -79,16 +82,14 @@ pub(crate) fn accept(server: &Arc<HttpServer>, request: Request<Incoming>) -> Ht
     let headers = response.headers_mut();
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    if let Ok(accepted) = HeaderValue::from_str(&accepted) {
-        headers.insert(SEC_WEBSOCKET_ACCEPT, accepted);
-    }
+    headers.extend(accepted.map(|accepted| (SEC_WEBSOCKET_ACCEPT, accepted)));
+    headers.extend(chosen.map(|chosen| (SEC_WEBSOCKET_PROTOCOL, chosen)));
     Ok(response)
 }
 
 /// Returns true if a header's list contains this word, in upper or lower case.
-fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
-    let list = headers.get(name).and_then(|value| value.to_str().ok());
-    list.is_some_and(|list| list.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
+pub(crate) fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    words(headers, name).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Runs a connection to its end.

@@ -13,6 +13,7 @@ use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall, ToolMessage};
+use turnwright_types::text::json_len;
 use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus, Update};
 
 /// Who a message is for.
@@ -365,7 +366,7 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
                 Message::User(user) => user.parts.iter().map(PromptPart::size).sum(),
                 Message::Assistant(answer) => {
                     let calls: usize = answer.calls.iter().map(call_size).sum();
-                    let state: usize = answer.provider_state.blobs.iter().map(value_size).sum();
+                    let state: usize = answer.provider_state.blobs.iter().map(json_len).sum();
                     answer.text.len() + answer.thought.len() + calls + state
                 }
                 Message::Tool(tool) => tool.text.len() + media_size(&tool.images),
@@ -405,16 +406,16 @@ pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
         + media_size(&outcome.images)
         + outcome.view.as_ref().map_or(0, view_size)
         + content.sum::<usize>()
-        + value_size(&outcome.raw_output)
+        + json_len(&outcome.raw_output)
         + outcome.file_contents.iter().map(|bytes| bytes.len()).sum::<usize>()
 }
 
 fn call_size(call: &ToolCall) -> usize {
     let arguments = match &call.arguments {
-        Arguments::Object(value) => value_size(value),
+        Arguments::Object(value) => json_len(value),
         Arguments::Unusable { text, .. } => text.len(),
     };
-    call.name.len() + arguments + call.extra.as_ref().map_or(0, value_size)
+    call.name.len() + arguments + call.extra.as_ref().map_or(0, json_len)
 }
 
 fn view_size(view: &CallView) -> usize {
@@ -424,15 +425,4 @@ fn view_size(view: &CallView) -> usize {
 
 fn media_size(all: &[Media]) -> usize {
     all.iter().map(|media| media.data.len()).sum()
-}
-
-fn value_size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(value_size).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|field| field.0.len() + value_size(field.1)).sum()
-        }
-        _ => 8,
-    }
 }

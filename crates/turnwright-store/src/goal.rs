@@ -91,15 +91,12 @@ impl GoalState {
 
     /// The requirements, each in a line with its number and its proof.
     pub fn requirement_list(&self) -> String {
-        let mut list = String::new();
-        for (number, requirement) in (1..).zip(&self.requirements) {
-            list.push_str(&format!("{number}. {}", requirement.text));
-            if let Some(evidence) = &requirement.evidence {
-                list.push_str(&format!(" (proven: {evidence})"));
-            }
-            list.push('\n');
-        }
-        list
+        let lines = (1..).zip(&self.requirements).map(|(number, requirement)| {
+            let evidence = requirement.evidence.as_ref();
+            let proof = evidence.map(|evidence| format!(" (proven: {evidence})"));
+            format!("{number}. {}{}\n", requirement.text, proof.unwrap_or_default())
+        });
+        lines.collect()
     }
 
     fn progress(&self) -> String {

@@ -6,6 +6,7 @@ use rusqlite::{ErrorCode, ffi};
 use super::{RetentionLimits, SharedState, StoreError};
 use crate::database::journal;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::lists::add_new;
 
 /// A fault of the storage rather than of the data to be written. It may pass, so the write is
 /// retried.
@@ -173,10 +174,7 @@ impl SharedState {
     /// Adds a notice for every session.
     pub(super) fn announce(&self, text: String) {
         tracing::warn!("{text}");
-        let announcements = &mut self.state.lock().announcements;
-        if !announcements.contains(&text) {
-            announcements.push(text);
-        }
+        add_new(&mut self.state.lock().announcements, text);
     }
 
     /// Returns the notices that this session has not received, and marks them as delivered.

@@ -198,18 +198,19 @@ pub fn entries_page(
     Ok((page, last))
 }
 
-/// Calls `use_entry` with each entry of a session that was not rewound. `page_size` entries are in memory at a
-/// time.
+/// Entries that [`each_entry`] has in memory at a time; each may be long.
+const PAGE_SIZE: usize = 8;
+
+/// Calls `use_entry` with each entry of a session that was not rewound.
 pub fn each_entry<E: From<StoreError>>(
     connection: &Connection,
     session: i64,
-    page_size: usize,
     rewound: &RewoundEntries,
     mut use_entry: impl FnMut(StoredEntry) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut after = 0;
     loop {
-        let (page, last) = entries_page(connection, session, (after, page_size), rewound)?;
+        let (page, last) = entries_page(connection, session, (after, PAGE_SIZE), rewound)?;
         page.into_iter().try_for_each(&mut use_entry)?;
         let Some(last) = last else { return Ok(()) };
         after = last;

@@ -137,17 +137,12 @@ fn is_word_char(letter: char) -> bool {
 }
 
 fn with_words_replaced(line: &str, is_key: fn(&str) -> bool, replacement: &str) -> String {
-    let mut clean = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(start) = rest.find(is_word_char) {
-        let (before, from_word) = rest.split_at(start);
-        let length = from_word.find(|letter| !is_word_char(letter)).unwrap_or(from_word.len());
-        let (word, after) = from_word.split_at(length);
-        clean.push_str(before);
-        clean.push_str(if is_key(word) { replacement } else { word });
-        rest = after;
-    }
-    clean + rest
+    let words = line.split_inclusive(|letter| !is_word_char(letter));
+    let clean = words.map(|part| {
+        let word = part.trim_end_matches(|letter| !is_word_char(letter));
+        if is_key(word) { part.replacen(word, replacement, 1) } else { part.to_owned() }
+    });
+    clean.collect()
 }
 
 fn is_certain_key(word: &str) -> bool {

@@ -26,8 +26,6 @@ use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
-/// Entries per query.
-const PAGE_SIZE: usize = 100;
 /// Free pages of the database that are given back in one transaction: about 4 MiB.
 const PAGES_PER_WRITE: u32 = 1024;
 /// The most characters of the last column of a table.
@@ -159,9 +157,7 @@ pub fn show(store: &Store, name: &str) -> CliResult<()> {
     store.read_blocking(|connection| {
         let key = read::session_key(connection, &id)?;
         let rewound = RewoundEntries::load(connection, key)?;
-        Ok(read::each_entry(connection, key, PAGE_SIZE, &rewound, |stored| {
-            print_safe(format_entry(&stored))
-        }))
+        Ok(read::each_entry(connection, key, &rewound, |stored| print_safe(format_entry(&stored))))
     })?
 }
 
@@ -204,10 +200,8 @@ fn format_call(row: &CallRow) -> String {
         Arguments::Object(value) => value.to_string(),
         Arguments::Unusable { text, .. } => text.clone(),
     };
-    let length = match row.outcome.duration {
-        Some(duration) => format!(", {}", format_duration(duration.as_secs_f64() * 1_000.0)),
-        None => String::new(),
-    };
+    let took = row.outcome.duration.map(|took| format_duration(took.as_secs_f64() * 1_000.0));
+    let length = took.map(|took| format!(", {took}")).unwrap_or_default();
     let tool = escape_hidden_line(&row.tool);
     let status = row.status.as_str();
     let text = row.outcome.text.as_str();

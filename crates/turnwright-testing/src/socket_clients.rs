@@ -117,9 +117,11 @@ impl HttpClient {
         let mut reader = BufReader::new(socket);
         let (status, headers) = read_head(&mut reader);
         (status == 200).then(|| {
-            for (name, value) in
-                [("content-type", "text/event-stream"), ("x-accel-buffering", "no")]
-            {
+            for (name, value) in [
+                ("content-type", "text/event-stream"),
+                ("cache-control", "no-store, no-transform"),
+                ("x-accel-buffering", "no"),
+            ] {
                 let header = headers.iter().find(|header| header.0 == name).expect(name);
                 assert_eq!(header.1, value);
             }

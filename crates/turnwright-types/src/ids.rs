@@ -22,14 +22,8 @@ macro_rules! id {
             }
         }
 
-        impl From<&str> for $name {
-            fn from(text: &str) -> Self {
-                $name(text.into())
-            }
-        }
-
-        impl From<String> for $name {
-            fn from(text: String) -> Self {
+        impl<T: Into<Arc<str>>> From<T> for $name {
+            fn from(text: T) -> Self {
                 $name(text.into())
             }
         }

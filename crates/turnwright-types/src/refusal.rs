@@ -33,9 +33,10 @@ impl ToolRefusal {
 
 /// A failure. The user reads the first sentence, which says what has happened; what follows tells the
 /// model what to do.
-impl From<String> for ToolRefusal {
-    fn from(text: String) -> ToolRefusal {
-        ToolRefusal { for_user: failure(&text), for_model: text }
+impl<T: Into<String>> From<T> for ToolRefusal {
+    fn from(text: T) -> ToolRefusal {
+        let for_model = text.into();
+        ToolRefusal { for_user: failure(&for_model), for_model }
     }
 }
 
@@ -44,12 +45,6 @@ pub fn failure(for_model: &str) -> String {
     let line = text::first_line(for_model);
     let sentence = line.split_once(". ").map_or(line, |(sentence, _)| sentence);
     format!("Failed: {}", sentence.trim_end_matches(['.', ':']))
-}
-
-impl From<&str> for ToolRefusal {
-    fn from(text: &str) -> ToolRefusal {
-        ToolRefusal::from(text.to_owned())
-    }
 }
 
 #[cfg(test)]

@@ -63,14 +63,8 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-impl From<String> for Secret {
-    fn from(text: String) -> Secret {
-        Secret(text.into())
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Secret {
+impl<T: Into<SecretString>> From<T> for Secret {
+    fn from(text: T) -> Secret {
         Secret(text.into())
     }
 }

@@ -1,8 +1,10 @@
 //! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
-//! Sizes are put into words here, too, percent-encoding is decoded, and JSON is made readable.
+//! Sizes are put into words here, too, percent-encoding is decoded, and JSON is measured and made readable.
 
 use std::borrow::Cow;
+
+use serde_json::Value;
 
 use crate::redact;
 
@@ -212,6 +214,18 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
+/// The approximate length of a value as JSON, in bytes.
+pub fn json_len(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| json_len(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, field)| key.len() + json_len(field) + 4).sum::<usize>() + 2
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+    }
+}
+
 /// Formats a number of bytes in a readable unit, rounded to a tenth: `12 bytes`, `1.5 KiB`, `3 GiB`.
 pub fn format_bytes(bytes: u64) -> String {
     let tenths_of = |unit: u64| (u128::from(bytes) * 10 + u128::from(unit / 2)) / u128::from(unit);
@@ -280,6 +294,7 @@ fn escaped_unit(json: &str, at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn one_is_not_counted_in_the_plural() {
@@ -545,6 +560,20 @@ mod tests {
     fn the_longest_run_of_backticks_counts() {
         for (text, length) in [("", 0), ("é語", 0), ("`", 1), ("a`b``c`", 2), ("```\n``語", 3)] {
             assert_eq!(longest_backtick_run(text), length, "{text}");
+        }
+    }
+
+    #[test]
+    fn json_is_measured_about_as_long_as_it_is_written() {
+        for (value, length) in [
+            (json!("abc"), 5),
+            (json!([null, true, 12]), 20),
+            (json!({ "a": ["b", false] }), 19),
+            (json!({}), 2),
+        ] {
+            let written = value.to_string().len();
+            assert_eq!(json_len(&value), length);
+            assert!((written..=written * 2).contains(&length), "{value}");
         }
     }
 

@@ -15,9 +15,8 @@ use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
 use turnwright_workspace::files::FileError;
-#[cfg(unix)]
-use turnwright_workspace::nofollow::permission_bits as mode_of;
-use turnwright_workspace::{has_other_letters, nofollow};
+use turnwright_workspace::has_other_letters;
+use turnwright_workspace::nofollow::{self, permission_bits};
 
 /// Explains to the user why a file was not restored. The texts of [`FileError`] itself are for the model, and mention
 /// permissions.
@@ -30,6 +29,9 @@ fn file_error_text(error: &FileError) -> String {
         error => error.to_string(),
     }
 }
+
+/// Explains to the user why a folder was not removed.
+pub(crate) const NOT_EMPTY: &str = "something else lies in the folder";
 
 /// The result of restoring one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,17 +124,13 @@ impl UndoContext {
             if !is_same_state(&now, &was) {
                 return Err(io::Error::other("it was changed at the last moment"));
             }
-            match now {
-                FileState::Folder { .. } => {
-                    fs::remove_dir(path).map_err(|error| match error.kind() {
-                        io::ErrorKind::DirectoryNotEmpty => {
-                            io::Error::other("something else lies in the folder")
-                        }
-                        _ => error,
-                    })
-                }
-                _ => fs::remove_file(path),
+            if !matches!(now, FileState::Folder { .. }) {
+                return fs::remove_file(path);
             }
+            fs::remove_dir(path).map_err(|error| match error.kind() {
+                io::ErrorKind::DirectoryNotEmpty => io::Error::other(NOT_EMPTY),
+                _ => error,
+            })
         })
         .await
     }
@@ -153,8 +151,7 @@ impl UndoContext {
                     FileState::File { hash, .. } => Some(parse_sha256(hash)?),
                     _ => None,
                 };
-                let bytes = self.bytes(hash.clone()).await?;
-                let what = (bytes, *mode);
+                let what = (self.bytes(hash.clone()).await?, *mode);
                 let written = self.files.restore(&restore.path, there, what, &self.cancel).await;
                 written.map_err(|error| file_error_text(&error))
             }
@@ -250,7 +247,7 @@ fn state_of(path: &Path) -> io::Result<FileState> {
         return Ok(FileState::Link { target: fs::read_link(path)? });
     }
     if kind.is_dir() {
-        return Ok(FileState::Folder { mode: mode_of(&metadata) });
+        return Ok(FileState::Folder { mode: permission_bits(&metadata) });
     }
     if !kind.is_file() {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
@@ -262,10 +259,5 @@ fn state_of(path: &Path) -> io::Result<FileState> {
         return Ok(FileState::Unknown { why: "it is not a regular file".to_owned() });
     }
     let (hash, size) = sha256_of_reader(file)?;
-    Ok(FileState::File { hash: hex(&hash), size, mode: mode_of(&metadata), is_kept: false })
-}
-
-#[cfg(not(unix))]
-fn mode_of(metadata: &fs::Metadata) -> u32 {
-    if metadata.permissions().readonly() { 0o444 } else { 0o644 }
+    Ok(FileState::File { hash: hex(&hash), size, mode: permission_bits(&metadata), is_kept: false })
 }

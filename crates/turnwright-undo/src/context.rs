@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::UndoContext;
 use crate::apply::{RestoreResult, file_state};
 use crate::plan::{
-    MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoPlan, UndoStep, has_hash, is_same_state,
-    net_changes, plan_undo,
+    MAX_KEPT_BYTES, NetChange, UndoAction, UndoHistory, UndoPlan, UndoStep, has_hash,
+    is_same_state, net_changes, plan_undo,
 };
 use crate::report::{UndoReport, one_line_excerpt, short_path, uncovered_turns};
 use tokio::task::spawn_blocking;
@@ -248,10 +248,8 @@ impl UndoContext {
             }
             _ => return None,
         };
-        let fate = match restore.to {
-            FileState::Absent => FileFate::Deleted,
-            _ => FileFate::Kept,
-        };
+        let is_deleted = restore.to == FileState::Absent;
+        let fate = if is_deleted { FileFate::Deleted } else { FileFate::Kept };
         if old.as_ref() == Some(&new) {
             return None;
         }
@@ -330,9 +328,8 @@ fn as_text(bytes: &[u8]) -> Option<String> {
 /// The current content of a file that will be replaced, if it is readable and not too long.
 async fn current_bytes(restore: &RestoreResult) -> Option<Arc<[u8]>> {
     let path = restore.path.clone();
-    match &restore.was {
-        FileState::File { size, .. } if *size <= MAX_KEPT_BYTES => {}
-        _ => return None,
+    if !matches!(restore.was, FileState::File { size, .. } if size <= MAX_KEPT_BYTES) {
+        return None;
     }
     let read = spawn_blocking(move || {
         let file = turnwright_workspace::nofollow::open_file(&path).ok()?;
@@ -359,20 +356,14 @@ pub async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
         for turn in latest.iter().filter(|turn| !turn.target_turns.is_empty()) {
             let changed =
                 net_changes(file_versions::file_versions(connection, key, &[turn.number])?);
-            let names: Vec<_> =
-                changed.iter().map(|change| change.path.to_string_lossy()).collect();
-            text.push_str(&turn_line(turn, &turns, &names));
+            text.push_str(&turn_line(turn, &turns, &changed));
         }
         Ok((!text.is_empty()).then_some(text))
     });
     found.await.ok().flatten()
 }
 
-fn turn_line(
-    turn: &UndoableTurn,
-    turns: &[UndoableTurn],
-    names: &[std::borrow::Cow<'_, str>],
-) -> String {
+fn turn_line(turn: &UndoableTurn, turns: &[UndoableTurn], changed: &[NetChange]) -> String {
     let words: Vec<_> = turns
         .iter()
         .filter(|other| turn.target_turns.contains(&other.number))
@@ -380,7 +371,8 @@ fn turn_line(
         .collect();
     let verb = if turn.kind == TurnKind::Redo { "has redone" } else { "undid" };
     let plural = if words.len() == 1 { "" } else { "s" };
-    let names: Vec<_> = names.iter().map(|name| escape_hidden_line(name)).collect();
+    let paths = changed.iter().map(|change| change.path.to_string_lossy());
+    let names: Vec<_> = paths.map(|path| escape_hidden_line(&path)).collect();
     let files =
         if names.is_empty() { "none".to_owned() } else { join_first(&names, MAX_NAMED_FILES) };
     let words = words.join(", ");

@@ -2,7 +2,7 @@
 //! current state of the files → what to do about each path. Pure.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use turnwright_store::TurnKind;
 use turnwright_store::file_versions::UndoableTurn;
@@ -183,7 +183,7 @@ pub(crate) fn net_changes(changes: Vec<FileChange>) -> Vec<NetChange> {
 /// The error of `is_kept`.
 pub(crate) fn plan_undo<E>(
     folded: Vec<NetChange>,
-    mut now: impl FnMut(&std::path::Path) -> FileState,
+    mut now: impl FnMut(&Path) -> FileState,
     mut is_kept: impl FnMut(&str) -> Result<bool, E>,
 ) -> Result<Vec<UndoStep>, E> {
     let all: Vec<_> = folded.into_iter().map(|change| (now(&change.path), change)).collect();
@@ -197,7 +197,29 @@ pub(crate) fn plan_undo<E>(
         let action = action::<E>(change, &now, &mut is_available)?;
         steps.push(UndoStep { path, now, action });
     }
+    let torn: Vec<_> = (0..steps.len()).filter(|at| is_torn(&steps, *at, &mut now)).collect();
+    for at in torn {
+        steps[at].action = UndoAction::Conflict("it would not fit the rest of its database".into());
+    }
     Ok(block_below_conflicts(steps))
+}
+
+/// Returns true for a restore in a database of SQLite, as the names tell, of which not all files could be restored: a
+/// log or a journal of another time damages a database, and without its log, what was written last is lost.
+fn is_torn(steps: &[UndoStep], at: usize, now: &mut impl FnMut(&Path) -> FileState) -> bool {
+    let path = steps[at].path.to_string_lossy();
+    let ends = ["-journal", "-shm", "-wal", ""];
+    let database = ends.iter().find_map(|end| path.strip_suffix(*end)).unwrap_or_default();
+    matches!(steps[at].action, UndoAction::Restore(_))
+        && ends.iter().any(|end| {
+            let part = PathBuf::from(format!("{database}{end}"));
+            match steps.binary_search_by(|step| step.path.cmp(&part)).map(|at| &steps[at].action) {
+                Ok(UndoAction::Restore(_) | UndoAction::AlreadyRestored) => false,
+                Ok(_) => true,
+                // One that is ignored has no step. The index of a log is made anew.
+                Err(_) => *end != "-shm" && matches!(now(&part), FileState::File { .. }),
+            }
+        })
 }
 
 /// Turns a restore below a path that is left alone into a conflict: restoring a file there would
@@ -207,8 +229,7 @@ fn block_below_conflicts(mut steps: Vec<UndoStep>) -> Vec<UndoStep> {
     for step in &mut steps {
         let is_below = step.path.ancestors().skip(1).any(|folder| kept.contains(folder));
         if is_below && matches!(step.action, UndoAction::Restore(_)) {
-            let why = "something else is in the place of its folder";
-            step.action = UndoAction::Conflict(why.to_owned());
+            step.action = UndoAction::Conflict("something else is in its folder's place".into());
         }
         let is_left = matches!(step.action, UndoAction::Conflict(_) | UndoAction::Impossible(_));
         if is_left && !matches!(step.now, FileState::Folder { .. }) {
@@ -239,8 +260,7 @@ fn action<E>(
 ) -> Result<UndoAction, E> {
     let NetChange { before: to, after, is_interleaved, .. } = folded;
     if is_interleaved {
-        let why = "something else changed it between these changes";
-        return Ok(UndoAction::Conflict(why.to_owned()));
+        return Ok(UndoAction::Conflict("something else changed it between these changes".into()));
     }
     if is_same_state(&to, now) {
         return Ok(UndoAction::AlreadyRestored);
@@ -330,6 +350,57 @@ mod tests {
         turns.push(turn(7, Prompt, &[]));
         let history = UndoHistory::from_turns(&turns);
         assert_eq!((history.undoable, history.undone.len()), (vec![1, 7], 0));
+    }
+
+    #[test]
+    fn a_database_and_the_files_beside_it_are_restored_only_together() {
+        let file = |hash: &str| FileState::File {
+            hash: hash.to_owned(),
+            size: 1,
+            mode: 0o644,
+            is_kept: true,
+        };
+        let change = |path: &str, before: FileState| NetChange {
+            path: path.into(),
+            before,
+            after: Some(file("after")),
+            is_interleaved: false,
+        };
+        let database = change("/p/app.db", file("before"));
+        let log = change("/p/app.db-wal", FileState::Absent);
+        let both = &["/p/app.db", "/p/app.db-wal"][..];
+        let none = &both[..0];
+        // The changes, a file that is ignored or that somebody has changed since, and the files that are left alone.
+        for (changes, other, expected) in [
+            (vec![database.clone(), log.clone()], "", none),
+            (vec![database.clone(), log.clone()], "/p/app.db", both),
+            (vec![database.clone(), log.clone()], "/p/app.db-wal", both),
+            (vec![database.clone(), log.clone()], "/p/app.db-shm", none),
+            (vec![log], "/p/app.db", &both[1..]),
+            (vec![database.clone()], "/p/app.db-wal", &both[..1]),
+            (vec![database.clone()], "/p/app.db-journal", &both[..1]),
+            (vec![database], "", none),
+            (vec![change("/p/lab-journal", FileState::Absent)], "", none),
+        ] {
+            let changed: Vec<_> = changes.iter().map(|change| change.path.clone()).collect();
+            let planned = plan_undo(
+                changes,
+                |path| {
+                    if path == Path::new(other) {
+                        file("since")
+                    } else if changed.iter().any(|name| name == path) {
+                        file("after")
+                    } else {
+                        FileState::Absent
+                    }
+                },
+                |_| Ok::<_, ()>(true),
+            );
+            let steps = planned.unwrap();
+            let left = steps.iter().filter(|step| matches!(step.action, UndoAction::Conflict(_)));
+            let names: Vec<_> = left.map(|step| step.path.to_str().unwrap()).collect();
+            assert_eq!(names, expected, "{other}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use crate::apply::{RestoreResult, file_state};
+use crate::apply::{NOT_EMPTY, RestoreResult, file_state};
 use crate::diff::{DiffLimits, DiffSide, unified_diff};
 use crate::plan::{UndoAction, UndoPlan, is_same_state, net_changes};
 use turnwright_store::file_versions::{self, UndoableTurn};
@@ -35,7 +35,7 @@ pub struct UndoReport {
     pub removed: Vec<PathBuf>,
     /// Files that were already as they should be.
     pub already: Vec<PathBuf>,
-    /// Files that were changed since the turn, and how that is known.
+    /// Files that were changed since the turn, and folders in which something else lies.
     pub conflicts: Vec<(PathBuf, String)>,
     /// Files whose content is no longer available, and why.
     pub lost: Vec<(PathBuf, String)>,
@@ -61,6 +61,8 @@ impl UndoReport {
             match one.result {
                 Ok(()) if one.to == FileState::Absent => report.removed.push(one.path),
                 Ok(()) => report.restored.push(one.path),
+                // It would be so each time, and earlier turns could not be undone.
+                Err(why) if why == NOT_EMPTY => report.conflicts.push((one.path, why)),
                 Err(why) => report.failed.push((one.path, why)),
             }
         }

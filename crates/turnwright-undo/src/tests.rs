@@ -188,9 +188,13 @@ async fn later_changes_of_the_user_are_left_alone_and_reported() {
     let report = fixture.carry_out(UndoRequest::Undo(2)).await.unwrap();
     assert_eq!(
         fixture.names(&report.conflicts),
-        ["a: it was changed since", "c: its mode was changed since"]
+        [
+            "a: it was changed since",
+            "c: its mode was changed since",
+            "n: something else lies in the folder"
+        ]
     );
-    assert_eq!(fixture.names(&report.failed), ["n: something else lies in the folder"]);
+    assert!(report.failed.is_empty(), "{report:?}");
     assert_eq!(
         ["a", "b", "mine", "n/own", "n/new"].map(|name| fixture.read(name)),
         ["the user's", "1", "the user's", "the user's", ""]
@@ -200,11 +204,30 @@ async fn later_changes_of_the_user_are_left_alone_and_reported() {
         "Restored (1)",
         "Removed (1)",
         "* `b`",
-        "Conflicts, left untouched (2)",
+        "Conflicts, left untouched (3)",
         "* `a` – it was changed",
     ] {
         assert!(text.contains(part), "{text}");
     }
+}
+
+/// Such as a cache, or the repository that `cargo new` has made.
+#[tokio::test]
+async fn a_folder_that_is_not_empty_does_not_keep_earlier_turns_from_being_undone() {
+    let fixture = UndoFixture::new(&[("a", "1")]).await;
+    fixture.turn(&[("a", FileOp::Write("2"))]).await;
+    fixture.turn(&[("n/new", FileOp::Write("2"))]).await;
+    FileOp::Write("a cache").run(&fixture.root.join("n/cache"));
+    for (wish, expected) in [
+        (UndoRequest::Undo(1), ["2", ""]),
+        (UndoRequest::Undo(1), ["1", ""]),
+        (UndoRequest::Redo, ["2", ""]),
+        (UndoRequest::Redo, ["2", "2"]),
+    ] {
+        let report = fixture.carry_out(wish).await.unwrap();
+        assert_eq!(["a", "n/new"].map(|name| fixture.read(name)), expected, "{report:?}");
+    }
+    assert_eq!(fixture.read("n/cache"), "a cache");
 }
 
 #[tokio::test]

@@ -24,6 +24,9 @@ pub struct GitRepository {
     pub is_elsewhere: bool,
 }
 
+/// The folders in which other version control systems keep their own files.
+pub(crate) const OTHER_SYSTEMS: [&str; 4] = [".hg", ".jj", ".sl", ".svn"];
+
 /// Why a `.git` that cannot be read or parsed is not used.
 const NOT_UNDERSTOOD: &str = "its .git is not understood";
 
@@ -79,7 +82,7 @@ pub fn is_repository_root(folder: &Path) -> bool {
         let head = fs::symlink_metadata(git.join("HEAD"));
         head.map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
     });
-    has_git || [".jj", ".hg", ".svn"].iter().any(|name| folder.join(name).exists())
+    has_git || OTHER_SYSTEMS.iter().any(|name| folder.join(name).exists())
 }
 
 /// The `.git` of a folder, or the folder itself if git takes it for a repository. Blocks.

@@ -42,7 +42,8 @@ pub struct FoundCommand {
     pub marker: String,
 }
 
-/// The commands that a file stands for whatever is in it. A name that begins with a dot is the end of a name.
+/// The commands that the first of some files stands for, whatever is in it. A name that begins with a dot is the end of
+/// a name.
 const COMMANDS: &[(&str, Purpose, &str)] = &[
     ("Cargo.toml", Build, "cargo build"),
     ("Cargo.toml", Check, "cargo check --message-format short"),
@@ -55,12 +56,10 @@ const COMMANDS: &[(&str, Purpose, &str)] = &[
     ("CMakeLists.txt", Test, "ctest --test-dir build"),
     ("pom.xml", Build, "mvn compile"),
     ("pom.xml", Test, "mvn test"),
-    ("build.gradle", Build, "gradle assemble"),
-    ("build.gradle", Test, "gradle test"),
-    ("build.gradle.kts", Build, "gradle assemble"),
-    ("build.gradle.kts", Test, "gradle test"),
-    (".csproj", Build, "dotnet build"),
-    (".csproj", Test, "dotnet test"),
+    ("build.gradle build.gradle.kts", Build, "gradle assemble"),
+    ("build.gradle build.gradle.kts", Test, "gradle test"),
+    (".sln .slnx .csproj .fsproj .vbproj", Build, "dotnet build"),
+    (".sln .slnx .csproj .fsproj .vbproj", Test, "dotnet test"),
     ("mix.exs", Build, "mix compile"),
     ("mix.exs", Test, "mix test"),
     ("Rakefile", Test, "bundle exec rake test"),
@@ -103,8 +102,8 @@ const RUNNERS: &str = "${MAKE} MAKE bun make npm npm-run-all pnpm run-p run-s ya
 
 const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
 const PYTHON_FILES: [&str; 4] = ["pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"];
-/// The folder of the programs of a project's own virtual environment.
-const OWN_PYTHON: &str = if cfg!(windows) { ".venv\\Scripts\\" } else { ".venv/bin/" };
+/// The folder of the programs in a virtual environment.
+const PROGRAMS: &str = if cfg!(windows) { "\\Scripts\\" } else { "/bin/" };
 const TYPESCRIPT: &str = "tsconfig.json";
 
 /// Lock files and the package managers that write them.
@@ -140,8 +139,8 @@ pub fn lock_files(folder: &Path) -> impl Iterator<Item = (&'static str, &'static
 pub fn find_commands(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
     let project = Project { folder, has_program };
     let mut all = Vec::new();
-    for (name, purpose, command) in COMMANDS {
-        let marker = project.file_named(name);
+    for (names, purpose, command) in COMMANDS {
+        let marker = names.split(' ').find_map(|name| project.file_named(name));
         all.extend(marker.and_then(|marker| project.runnable(*purpose, command, &marker)));
     }
     all.extend(project.of_package_json());
@@ -340,8 +339,9 @@ impl Project<'_> {
     /// A program of the project's own virtual environment, or else of the user. What `uv` manages needs that for its
     /// tests, which import the project.
     fn python_tool(&self, name: &str) -> String {
-        let own = format!("{OWN_PYTHON}{name}{}", std::env::consts::EXE_SUFFIX);
-        if self.has(&own) {
+        let places = [".venv", "venv"]
+            .map(|place| format!("{place}{PROGRAMS}{name}{}", std::env::consts::EXE_SUFFIX));
+        if let Some(own) = places.into_iter().find(|place| self.has(place)) {
             return own;
         }
         let is_managed = name == "pytest"
@@ -390,6 +390,15 @@ mod tests {
     }
 
     #[test]
+    fn a_solution_of_dotnet_names_its_commands_where_its_projects_are_in_folders() {
+        for name in ["App.sln", "App.slnx"] {
+            let found = commands_in(&[(name, ""), ("src/App/App.csproj", "")], &["dotnet"]);
+            let expected = ["build", "test"].map(|word| format!("dotnet {word} ({name})"));
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
     fn only_well_known_scripts_count_and_the_lock_file_names_the_manager() {
         let manifest = r#"{"scripts":{"lint":"eslint .","test":"vitest","x; rm -rf ~":"no"}}"#;
         let files = [("package.json", manifest), ("pnpm-lock.yaml", "")];
@@ -410,6 +419,9 @@ mod tests {
         let expected =
             [format!("{own} check (pyproject.toml)"), "pytest (pyproject.toml)".to_owned()];
         assert_eq!(commands_in(&files, &["pytest", "ruff"]), expected);
+        let own = if cfg!(windows) { "venv\\Scripts\\pytest.exe" } else { "venv/bin/pytest" };
+        let files = [("pyproject.toml", ""), ("tests/test_a.py", ""), (own, "")];
+        assert_eq!(commands_in(&files, &["pytest"]), [format!("{own} (pyproject.toml)")]);
         let files = [("pyproject.toml", ""), ("uv.lock", ""), ("tests/test_a.py", "")];
         assert_eq!(commands_in(&files, &["pytest", "uv"]), ["uv run pytest (pyproject.toml)"]);
         assert!(commands_in(&[("requirements.txt", "flask")], &["pytest"]).is_empty());

@@ -327,13 +327,9 @@ fn call_bytes(call: &CallUpdate) -> usize {
     let content = call.content.iter().flatten().map(|block| format!("{block:?}").len());
     let output = call.terminal.as_ref().map_or(0, |terminal| terminal.text.len());
     content.sum::<usize>()
-        + json_bytes(call.raw_input.as_ref())
-        + json_bytes(call.raw_output.as_ref())
+        + call.raw_input.as_ref().map_or(0, text::json_len)
+        + call.raw_output.as_ref().map_or(0, text::json_len)
         + output
-}
-
-fn json_bytes(value: Option<&serde_json::Value>) -> usize {
-    value.map_or(0, |value| value.to_string().len())
 }
 
 #[cfg(test)]

@@ -189,22 +189,27 @@ impl RemoteSessions {
         self.open.get(id)
     }
 
-    /// Takes a session that is without a connection over to this one, if it works in these folders.
+    /// Takes a session that is without a connection over to this one. `None` if there is none.
+    ///
+    /// # Errors
+    /// If it works in other folders. To open it in these, its turn would have to be ended.
     pub(in crate::acp) fn take(
         &mut self,
         id: &SessionId,
         cwd: &Path,
         folders: &[PathBuf],
-    ) -> Option<(SessionHandle, Arc<RemoteClient>)> {
+    ) -> Option<Result<(SessionHandle, Arc<RemoteClient>), Error>> {
         let detached = &mut self.known.lock().detached;
         let (_, kept) = detached.get(id).filter(|(handle, _)| handle.is_open())?;
         let client = kept.upgrade()?;
         if client.cwd != cwd || client.folders != folders {
-            return None;
+            let place = client.cwd.display();
+            let text = format!("A turn still runs in {place}. Use the same folders, or close it");
+            return Some(Err(Error::InvalidState(text)));
         }
         let (handle, _) = detached.remove(id)?;
         self.open.insert(id.clone(), Arc::clone(&client));
-        Some((handle, client))
+        Some(Ok((handle, client)))
     }
 
     /// Takes a session that is without a connection, to close it.
@@ -216,9 +221,7 @@ impl RemoteSessions {
     /// The connection is lost: its sessions go on without it.
     pub(in crate::acp) fn detach(mut self, sessions: HashMap<SessionId, SessionHandle>) {
         for (id, handle) in sessions {
-            let Some(client) = self.open.remove(&id).filter(|_| handle.is_open()) else {
-                continue;
-            };
+            let Some(client) = self.open.remove(&id).filter(|_| handle.is_open()) else { continue };
             client.detach();
             if !handle.detach(self.keep) {
                 continue;

@@ -51,10 +51,7 @@ fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
         let mut text = format!(
             "diff --git {name} {name}\nnew file mode 100644\n--- /dev/null\n+++ {name}\n@@ -0,0 +{first}{count} @@\n"
         );
-        for line in lines.split_inclusive('\n') {
-            text.push('+');
-            text.push_str(line);
-        }
+        text.extend(lines.split_inclusive('\n').flat_map(|line| ["+", line]));
         diff["patch"] = git_patch(text);
     }
     diff

@@ -17,9 +17,6 @@ use turnwright_undo::{
 };
 use turnwright_workspace::checkpoint::NOT_COVERED;
 
-/// The number of entries that are read at a time.
-const PAGE_SIZE: usize = 64;
-
 /// The most prompts that `/rewind` lists.
 const MAX_PROMPTS: usize = 10;
 
@@ -232,7 +229,7 @@ impl CommandTask {
             let mut builder = HistoryBuilder::default();
             let mut cursors = Vec::new();
             let all = RewoundEntries::default();
-            read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &all, |stored| {
+            read::each_entry::<StoreError>(connection, key, &all, |stored| {
                 let is_rewound = rewound.contains(stored.seq);
                 if is_rewound != before.contains(stored.seq) {
                     cursors.extend(stored.cursor(!is_rewound));

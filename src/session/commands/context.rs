@@ -81,9 +81,7 @@ fn report(history: &History, conversation: &Conversation) -> String {
         let percent = usage.cached.saturating_mul(100) / usage.input;
         text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));
     }
-    if let Some(cost) = history.cost {
-        text.push_str(&format!(" This session has cost ${cost:.4} so far."));
-    }
+    text.extend(history.cost.map(|cost| format!(" This session has cost ${cost:.4} so far.")));
     if !breaks.is_empty() {
         text.push_str("\n\nRequests that the provider had to read anew:\n\n");
     }

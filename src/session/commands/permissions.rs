@@ -156,15 +156,10 @@ fn show(conversation: &Conversation) -> String {
         "Rules for this project",
         &page.entries.iter().map(row).collect::<String>(),
     ));
-    let mut rows = String::new();
-    for rule in policy.rules.iter().filter(|rule| !page.contains(rule)) {
-        rows.push_str(&plain(rule));
-        rows.push('\n');
-    }
+    let others = policy.rules.iter().filter(|rule| !page.contains(rule));
+    let rows: String = others.map(|rule| plain(rule) + "\n").collect();
     text.push_str(&section("Other rules", &rows));
-    if let Some(problem) = &page.problem {
-        text.push_str(&format!("\n⚠ {problem}\n"));
-    }
+    text.extend(page.problem.as_ref().map(|problem| format!("\n⚠ {problem}\n")));
     format!("{text}\n{USAGE}")
 }
 

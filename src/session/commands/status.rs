@@ -79,9 +79,7 @@ fn abilities(conversation: &Conversation, menu: &[SlashCommand]) -> String {
         mode.name(),
         mode.description(conversation.rules().get().can_confine)
     );
-    for command in menu {
-        text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
-    }
+    text.extend(menu.iter().map(|entry| format!("* `/{}` – {}\n", entry.name, entry.description)));
     let (names, remote) = conversation.tools.overview(&conversation.offer());
     let tools: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     text.push_str(&format!("\nTools: {}.", tools.join(", ")));

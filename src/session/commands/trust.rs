@@ -200,7 +200,6 @@ fn language_text(file: &ProjectFile) -> String {
 }
 
 fn add_problems(text: &mut String, policy: &EffectivePolicy) {
-    for problem in policy.problems.iter().filter(|problem| is_about_project_files(problem)) {
-        text.push_str(&format!("\n\n{problem}."));
-    }
+    let problems = policy.problems.iter().filter(|problem| is_about_project_files(problem));
+    text.extend(problems.map(|problem| format!("\n\n{problem}.")));
 }

@@ -241,9 +241,7 @@ fn render_tools(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
             schema_text(&spec.parameters)
         ));
     }
-    for name in missing {
-        text.push_str(&format!("There is no tool {name}.\n"));
-    }
+    text.extend(missing.iter().map(|name| format!("There is no tool {name}.\n")));
     match found {
         [] if missing.is_empty() => "No tool fits. Try other words.".to_owned(),
         [] => text,

@@ -344,33 +344,33 @@ pub(super) struct DraftWriter {
     /// The bytes that were handed to the store.
     text: usize,
     thought: usize,
-    next: Option<Instant>,
+    next: Instant,
     in_flight: Vec<PendingWrite>,
 }
 
 impl DraftWriter {
     pub(super) fn new(log: SessionLog, id: MessageId) -> DraftWriter {
-        DraftWriter { log, id, seq: None, text: 0, thought: 0, next: None, in_flight: Vec::new() }
+        let next = Instant::now();
+        DraftWriter { log, id, seq: None, text: 0, thought: 0, next, in_flight: Vec::new() }
     }
 
     /// When the next write is due. A time in the past means now; `None` means that there is nothing new.
     fn due(&self, text: &str, thought: &str) -> Option<Instant> {
         let waits = text.len() > self.text || thought.len() > self.thought;
-        waits.then(|| self.next.unwrap_or_else(Instant::now))
+        waits.then_some(self.next)
     }
 
     /// Stores the new text if a write is due.
     fn write_due(&mut self, text: &str, thought: &str, now: Instant) {
-        let is_late = self.next.is_none_or(|next| next <= now);
-        if !is_late || self.due(text, thought).is_none() {
+        if self.due(text, thought).is_none_or(|due| due > now) {
             return;
         }
         self.in_flight.retain(|write| !write.is_done());
         if !self.in_flight.is_empty() {
-            self.next = Some(now + RETRY_INTERVAL);
+            self.next = now + RETRY_INTERVAL;
             return;
         }
-        self.next = Some(now + WRITE_INTERVAL);
+        self.next = now + WRITE_INTERVAL;
         // A secret that is split between two writes would not be redacted.
         self.write(true, thought, self.thought + complete_len(&thought[self.thought..]));
         self.write(false, text, self.text + complete_len(&text[self.text..]));
@@ -410,12 +410,13 @@ pub(super) struct TextCoalescer {
     message: MessageId,
     is_thought: bool,
     text: String,
-    last_flush: Option<Instant>,
+    /// When text may be shown again.
+    next: Instant,
 }
 
 impl TextCoalescer {
     pub(super) fn new(message: MessageId) -> TextCoalescer {
-        TextCoalescer { message, is_thought: false, text: String::new(), last_flush: None }
+        TextCoalescer { message, is_thought: false, text: String::new(), next: Instant::now() }
     }
 
     /// Adds a delta. Returns the pending text of the other kind, which must be sent before it.
@@ -432,19 +433,14 @@ impl TextCoalescer {
 
     /// When the pending text is due; `None` if there is none. A time in the past means now.
     fn due(&self) -> Option<Instant> {
-        let waits = !self.text.is_empty();
-        waits.then(|| self.last_flush.map_or_else(Instant::now, |flushed| flushed + FRAME))
+        (!self.text.is_empty()).then_some(self.next)
     }
 
     /// Takes the pending text if it is due.
     fn take_due(&mut self, now: Instant) -> Option<Update> {
-        let is_due = self.last_flush.is_none_or(|flushed| now >= flushed + FRAME);
-        if is_due && !self.text.is_empty() {
-            self.last_flush = Some(now);
-            self.take()
-        } else {
-            None
-        }
+        self.due().filter(|due| *due <= now)?;
+        self.next = now + FRAME;
+        self.take()
     }
 
     /// Takes the pending text.

@@ -16,13 +16,14 @@ use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Confinement, Decision, Denial, Mode, Pass,
     Verdict, decide,
 };
-use turnwright_recording::outside::{AnswerKind, AnswerSource, Outside};
+use turnwright_recording::outside::{AnswerKind, Outside};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::{ChoiceKind, Client, PermissionAnswer};
 use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Media, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text::json_len;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The most bytes of arguments that a card shows in full.
@@ -205,25 +206,13 @@ pub(crate) fn not_run(tool: &str, view: Option<&CallView>, why: ToolRefusal) -> 
 /// The arguments as a card shows them. Long strings of very long arguments are replaced by their
 /// length; the diff shows them.
 pub(crate) fn abridged_arguments(arguments: &Value) -> Value {
-    if bytes(arguments) <= MAX_INPUT_BYTES {
+    if json_len(arguments) <= MAX_INPUT_BYTES {
         return arguments.clone();
     }
     let abridged = without_contents(arguments);
-    match bytes(&abridged) {
+    match json_len(&abridged) {
         ..=MAX_INPUT_BYTES => abridged,
         left => json!({ "omitted": format!("{left} bytes") }),
-    }
-}
-
-/// The approximate length of the value as JSON text.
-fn bytes(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| bytes(item) + 1).sum::<usize>() + 2,
-        Value::Object(fields) => {
-            fields.iter().map(|(key, field)| key.len() + bytes(field) + 4).sum::<usize>() + 2
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
     }
 }
 
@@ -251,7 +240,9 @@ impl CallRunner {
     /// Records a call that is about to run. Of a conversation's calls only commands and remote tools are
     /// recorded; the store has the others.
     pub(super) fn audit_run(&self, pass: &Pass) {
-        let sandbox = sandboxed_command(pass);
+        let is_command = pass.effects().iter().any(|effect| matches!(effect, Effect::Exec(_)));
+        let is_sandboxed = matches!(pass.confinement(), Confinement::Sandboxed { .. });
+        let sandbox = is_command.then_some(is_sandboxed);
         let is_remote = pass.effects().iter().any(|effect| matches!(effect, Effect::Remote(_)));
         if self.is_for_mcp_client || sandbox.is_some() || is_remote {
             self.record(AuditEvent::Ran, pass.effects(), pass.decision(), |entry| {
@@ -317,12 +308,6 @@ impl CallRunner {
     }
 }
 
-/// True if a command of this pass runs in the sandbox; `None` if it runs no command.
-fn sandboxed_command(pass: &Pass) -> Option<bool> {
-    let is_command = pass.effects().iter().any(|effect| matches!(effect, Effect::Exec(_)));
-    is_command.then(|| matches!(pass.confinement(), Confinement::Sandboxed { .. }))
-}
-
 fn answer_word(answer: &PermissionAnswer) -> &'static str {
     match answer {
         PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => permission::ALLOW_ONCE_ANSWER,
@@ -348,19 +333,13 @@ pub(super) struct RecordedCall<'a> {
 }
 
 impl<'a> RecordedCall<'a> {
-    /// The call, if it has arguments to find it by.
-    pub(super) fn of(
-        ctx: &'a ToolCtx,
-        tool: &'a str,
-        arguments: Option<&'a Value>,
-    ) -> Option<RecordedCall<'a>> {
-        let answers = ctx.env.shared.process.outside.as_ref();
-        arguments.map(|arguments| RecordedCall { answers, tool, arguments })
+    pub(super) fn of(ctx: &'a ToolCtx, tool: &'a str, arguments: &'a Value) -> RecordedCall<'a> {
+        RecordedCall { answers: ctx.env.shared.process.outside.as_ref(), tool, arguments }
     }
 
     /// Returns true if a recording answers in place of the tool.
     pub(super) fn is_played(&self) -> bool {
-        self.answers.answer_source(self.tool) == AnswerSource::Recording
+        self.answers.is_played(self.tool)
     }
 
     /// The view of the call: the recorded one in a replay, else `now`, which is recorded if answers are.
@@ -374,19 +353,14 @@ impl<'a> RecordedCall<'a> {
 
     /// The recorded preview of the call; `None` if the tool itself makes the preview.
     pub(super) fn recorded_preview(&self) -> Option<Result<Vec<CallContent>, ToolRefusal>> {
-        if !self.is_played() {
-            return None;
-        }
-        let recorded = self.recorded_answer(AnswerKind::Preview);
+        let recorded = self.is_played().then(|| self.recorded_answer(AnswerKind::Preview))?;
         Some(recorded.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
     }
 
     /// The recorded outcome of the call.
     pub(super) async fn recorded_outcome(&self) -> ToolOutcome {
-        match self.answers.recorded_result(self.tool, self.arguments).await {
-            Ok(outcome) => read_outcome(&outcome),
-            Err(why) => ToolOutcome::failed(why),
-        }
+        let recorded = self.answers.recorded_result(self.tool, self.arguments).await;
+        recorded.map_or_else(ToolOutcome::failed, |outcome| read_outcome(&outcome))
     }
 
     pub(super) fn record_preview(&self, preview: &Result<Vec<CallContent>, ToolRefusal>) {

@@ -38,7 +38,6 @@ use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_hooks::HookVerdict;
 use turnwright_policy::permission::{self, ApprovalRequest, Judgement, Mode, Pass, PolicyRules};
-use turnwright_recording::outside::AnswerSource;
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
@@ -67,8 +66,8 @@ const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 pub(in crate::turn) struct PendingCall {
     pub(super) name: String,
     pub(super) raw_input: Value,
-    /// The arguments, if the answers to the call are recorded or replayed.
-    pub(super) arguments: Option<Value>,
+    /// By these and the name, a recording finds the answers to the call; null where nothing is recorded or replayed.
+    pub(super) arguments: Value,
     pub(super) placeholders: FoundPlaceholders,
     /// The call as hooks see it; `None` if there are none for it.
     pub(super) hooked: Option<HookedCall>,
@@ -175,17 +174,17 @@ impl CallRunner {
         let name = tool.name().to_owned();
         let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
-        let source = self.env.shared.process.outside.answer_source(&name);
-        let recorded = (source != AnswerSource::Tool).then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
         let hooked = HookedCall::of(&self.env, &tool, &arguments);
+        let outside = &self.env.shared.process.outside;
+        let kept = if outside.is_deterministic() { arguments.clone() } else { Value::Null };
         let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
         // 2. Plan.
         let (prepared, plan) = make_plan(prepared, &ctx).await?;
         Ok(PendingCall {
             name,
             raw_input,
-            arguments: recorded,
+            arguments: kept,
             placeholders,
             hooked,
             prepared,
@@ -431,16 +430,11 @@ impl CallRunner {
 impl PendingCall {
     /// The view for the card of the call, now that it is planned.
     pub(super) fn card_view(&self) -> CallView {
-        let view = self.plan.view.clone();
-        match self.recorded() {
-            Some(recorded) => recorded.view(view),
-            None => view,
-        }
+        self.recorded().view(self.plan.view.clone())
     }
 
-    /// Returns the call with its answers, if these are recorded or replayed.
-    fn recorded(&self) -> Option<RecordedCall<'_>> {
-        RecordedCall::of(&self.ctx, &self.name, self.arguments.as_ref())
+    fn recorded(&self) -> RecordedCall<'_> {
+        RecordedCall::of(&self.ctx, &self.name, &self.arguments)
     }
 
     /// Plans the call by what is on the disk now.
@@ -468,7 +462,7 @@ impl PendingCall {
 
     /// Asks the tool what the call would do. Changes nothing.
     async fn preview(&mut self) -> Result<Vec<CallContent>, ToolRefusal> {
-        if let Some(preview) = self.recorded().and_then(|recorded| recorded.recorded_preview()) {
+        if let Some(preview) = self.recorded().recorded_preview() {
             return preview;
         }
         let cancel = self.ctx.cancel.clone();
@@ -482,9 +476,7 @@ impl PendingCall {
         if is_misplaced && !self.plan.effects.iter().all(is_droppable) {
             preview = Err(hidden_secrets::refusal());
         }
-        if let Some(recorded) = self.recorded() {
-            recorded.record_preview(&preview);
-        }
+        self.recorded().record_preview(&preview);
         preview
     }
 
@@ -532,8 +524,8 @@ impl PendingCall {
         }
         // 9. Run.
         let PendingCall { name, arguments, mut prepared, ctx, view, hooked, .. } = self;
-        let recorded = RecordedCall::of(&ctx, &name, arguments.as_ref());
-        let is_played = recorded.as_ref().is_some_and(RecordedCall::is_played);
+        let call = RecordedCall::of(&ctx, &name, &arguments);
+        let is_played = call.is_played();
         let effects = pass.effects().to_vec();
         let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
@@ -549,10 +541,7 @@ impl PendingCall {
         let runs_calls = prepared.runs_calls();
         let started = Instant::now();
         let running = catch_panic(async {
-            match &recorded {
-                Some(recorded) if is_played => recorded.recorded_outcome().await,
-                _ => prepared.run(pass, &ctx).await,
-            }
+            if is_played { call.recorded_outcome().await } else { prepared.run(pass, &ctx).await }
         });
         let mut outcome = wait_for_outcome(running, &ctx, reads_only, runs_calls).await;
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
@@ -566,9 +555,7 @@ impl PendingCall {
         let changes = recorder.end(&ctx, &mut outcome).await;
         edited.report_errors(&ctx, &mut outcome, &changes).await;
         hidden_secrets::hide_placed_keys(&mut outcome, &effects);
-        if let Some(recorded) = recorded {
-            recorded.record_outcome(&outcome);
-        }
+        call.record_outcome(&outcome);
         hidden_secrets::hide(&mut outcome);
         Ok((outcome, changes))
     }

@@ -110,9 +110,8 @@ impl Turn {
     /// The task of the judge: the goal, and the facts that it could not find out itself.
     async fn verdict_prompt(&self, state: &GoalState) -> String {
         let mut prompt = format!("{JUDGE}\n{}Requirements:\n", goal_as_data(&state.text));
-        for (number, requirement) in (1..).zip(&state.requirements) {
-            prompt.push_str(&format!("{number}. {}\n", requirement.text));
-        }
+        let numbered = (1..).zip(&state.requirements);
+        prompt.extend(numbered.map(|(number, one)| format!("{number}. {}\n", one.text)));
         let (_, changed, _) = stored_facts(&self.conversation).await;
         if !changed.is_empty() {
             let files = changed.join(", ");
@@ -207,12 +206,9 @@ fn lines_of(list: &Value) -> Vec<String> {
 
 /// The points that are not blank, each in one line of bounded length.
 fn points(lines: &[String]) -> Vec<String> {
-    let mut short = Vec::new();
-    for line in lines.iter().map(|line| text::one_line(line)).filter(|line| !line.is_empty()) {
-        short.push(text::clip(escape_hidden_line(&line), MAX_POINT_CHARS));
-    }
-    short.truncate(MAX_POINTS);
-    short
+    let texts = lines.iter().map(|line| text::one_line(line)).filter(|line| !line.is_empty());
+    let short = texts.map(|line| text::clip(escape_hidden_line(&line), MAX_POINT_CHARS));
+    short.take(MAX_POINTS).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::tools::{ToolEnv, UserFolders, note_folders};
 use crate::turn::{Turn, context_parts};
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_recording::outside::{AnswerKind, AnswerSource};
+use turnwright_recording::outside::AnswerKind;
 use turnwright_types::effect::{Effect, escape_hidden_line, fenced};
 use turnwright_types::look_alike::without_smuggled_text;
 use turnwright_types::message::{Message, PromptPart, within_context};
@@ -55,7 +55,7 @@ impl Turn {
     pub(in crate::turn) async fn add_project_context(&mut self) {
         let answers = Arc::clone(&self.conversation.env.shared.process.outside);
         // A replay reads no files.
-        if answers.answer_source(PROJECT_CONTEXT) == AnswerSource::Recording {
+        if answers.is_played(PROJECT_CONTEXT) {
             let recorded = answers.recorded_answer(AnswerKind::View, PROJECT_CONTEXT, &Value::Null);
             if let Some(context) = recorded.filter(|_| self.prompt.first_message == 0) {
                 self.use_context(&context);
@@ -485,7 +485,7 @@ impl Turn {
         let answers = &self.conversation.env.shared.process.outside;
         let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
         // A replay reads no files.
-        if answers.answer_source(FOLDER_INSTRUCTIONS) == AnswerSource::Recording {
+        if answers.is_played(FOLDER_INSTRUCTIONS) {
             let recorded =
                 answers.recorded_answer(AnswerKind::View, FOLDER_INSTRUCTIONS, &named())?;
             return recorded.as_str().map(str::to_owned);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::features::tools::{sanitized, with_digest};
 use crate::server::pool::ServerEnv;
-use crate::server::spec::{ServerSpec, ServerTransport};
+use crate::server::spec::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
@@ -69,10 +69,24 @@ impl ProgramRequest {
         for (name, value) in variables {
             environment = environment.with(name, value.expose());
         }
+        // The project's own programs come last, but those of an environment that the user has activated.
+        if self.spec.source != ServerSource::Project
+            && let Some(path) = environment.get("PATH")
+        {
+            let roots = &self.env.roots;
+            let active =
+                ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| environment.get(name).map(Path::new));
+            let mut folders: Vec<_> = std::env::split_paths(path).collect();
+            folders.sort_by_cached_key(|folder| {
+                !folder.ancestors().take(2).any(|place| active.contains(&Some(place)))
+                    && (folder.is_relative() || environment.is_in_project(folder, roots))
+            });
+            let sorted = std::env::join_paths(folders).unwrap_or_default();
+            environment = environment.with("PATH", sorted);
+        }
         let command = find_program(command, &cwd, environment.get("PATH"))?;
-        let command_line = std::iter::once(command.into_os_string())
-            .chain(arguments.iter().map(OsString::from))
-            .collect();
+        let words = arguments.iter().map(OsString::from);
+        let command_line = std::iter::once(command.into_os_string()).chain(words).collect();
         let program = PipedProgram { command_line, workdir: cwd, environment, sandbox };
         Ok((program, temp_folder))
     }
@@ -83,8 +97,7 @@ impl ProgramRequest {
         if sandbox.network {
             profile.network = Network::On;
         }
-        let writable = sandbox.write.iter().filter_map(|path| real_path(path).ok());
-        profile.writable.extend(writable);
+        profile.writable.extend(sandbox.write.iter().filter_map(|path| real_path(path).ok()));
         let cache = self.package_cache().map(|path| PrivateLayer::new(path, Path::new("")));
         let new = cache.filter(|layer| {
             self.can_layer_caches() && !profile.caches.iter().any(|known| known.path == layer.path)
@@ -132,8 +145,8 @@ impl ProgramRequest {
     /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
     fn private_caches(&self) -> PathBuf {
         let plain = sanitized(&self.spec.name);
-        let is_name = plain == self.spec.name;
-        let folder = if is_name { plain } else { with_digest(&self.spec.name, "", 0) };
+        let folder =
+            if plain == self.spec.name { plain } else { with_digest(&self.spec.name, "", 0) };
         self.env.private_caches.join(folder)
     }
 }
@@ -171,7 +184,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::{ServerSandbox, ServerSource};
+    use crate::ServerSandbox;
     use turnwright_types::client::ElicitationModes;
 
     fn program(path: &Path, mode: u32) {
@@ -294,6 +307,42 @@ mod tests {
         assert_eq!(folders[0], base.join("s"));
         assert!(folders.iter().all(|folder| folder.parent() == Some(base)), "{folders:?}");
         assert_eq!(BTreeSet::from(folders).len(), 5);
+    }
+
+    #[test]
+    fn a_program_of_the_project_stands_in_for_none_that_is_installed() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = real_path(dir.path()).unwrap();
+        for name in ["ws/bin/both", "ws/bin/own", "bin/both"] {
+            program(&base.join(name), 0o755);
+        }
+        fs::create_dir(base.join("ws/me")).unwrap();
+        let path = std::env::join_paths([base.join("ws/bin"), base.join("bin")]).unwrap();
+        for (name, source, (variable, place), expected) in [
+            ("both", ServerSource::User, ("HOME", "gone"), "bin/both"),
+            ("both", ServerSource::Client, ("HOME", "gone"), "bin/both"),
+            ("both", ServerSource::Project, ("HOME", "gone"), "ws/bin/both"),
+            ("both", ServerSource::User, ("HOME", "ws/me"), "ws/bin/both"),
+            ("both", ServerSource::User, ("VIRTUAL_ENV", "ws"), "ws/bin/both"),
+            ("both", ServerSource::Client, ("CONDA_PREFIX", "ws"), "ws/bin/both"),
+            ("both", ServerSource::User, ("VIRTUAL_ENV", "ws/.venv"), "bin/both"),
+            ("own", ServerSource::User, ("HOME", "gone"), "ws/bin/own"),
+        ] {
+            let mut request = wanted(name.into(), &base, ServerSandbox::default());
+            request.env.roots = vec![base.join("ws")];
+            request.spec.source = source;
+            request.environment =
+                request.environment.with("PATH", &path).with(variable, base.join(place));
+            let (prepared, _temp_folder) = request.prepare().unwrap();
+            let found = PathBuf::from(&prepared.command_line[0]);
+            assert_eq!(found, base.join(expected), "{name} {source:?} {variable} {place}");
+            // A script finds its interpreter in the same order.
+            let order = prepared.environment.get("PATH");
+            assert_eq!(
+                find_in_path(Path::new("both"), order).as_ref() == Some(&found),
+                name == "both"
+            );
+        }
     }
 
     #[test]

@@ -274,10 +274,9 @@ impl ReplayDriver {
         let more = of_turn
             .filter_map(|(stream, seen)| Some((stream.describe(), describe(&seen.front()?.piece))))
             .min();
-        match more {
-            Some((what, now)) => Err(self.difference(&what, "nothing more".to_owned(), now)),
-            None => Ok(()),
-        }
+        more.map_or(Ok(()), |(what, now)| {
+            Err(self.difference(&what, "nothing more".to_owned(), now))
+        })
     }
 
     /// Handles what happens until something holds, the agent has ended, or the time is over.

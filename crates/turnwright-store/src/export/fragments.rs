@@ -21,18 +21,14 @@ pub(super) fn call_title(call: &CallRow) -> String {
 
 /// How a call ended and how long it took.
 pub(super) fn outcome(call: &CallRow) -> String {
-    let took = call
-        .outcome
-        .duration
-        .map(|duration| format!(", {}", short_duration(duration)))
-        .unwrap_or_default();
+    let took = call.outcome.duration.map(|took| format!(", {}", short_duration(took)));
     let word = match call.status {
         CallStatus::Pending => "never run",
         CallStatus::Running => "end unknown",
         CallStatus::Success => "done",
         CallStatus::Error => "failed",
     };
-    format!("{word}{took}")
+    format!("{word}{}", took.unwrap_or_default())
 }
 
 /// The arguments of a call, formatted for people.

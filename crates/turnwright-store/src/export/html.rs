@@ -33,23 +33,16 @@ impl HtmlDocument<'_> {
 
     /// Writes any text, escaped.
     fn text(&mut self, text: &str) -> io::Result<()> {
-        let mut rest = text;
-        while let Some(at) = rest.find(is_special) {
-            let (before, after) = rest.split_at(at);
-            self.out.write_all(before.as_bytes())?;
-            let mut chars = after.chars();
-            self.raw(match chars.next() {
-                Some('&') => "&amp;",
-                Some('<') => "&lt;",
-                Some('>') => "&gt;",
-                Some('"') => "&quot;",
-                Some('\'') => "&#39;",
-                Some('\r') => "",
-                _ => "\u{fffd}",
-            })?;
-            rest = chars.as_str();
-        }
-        self.out.write_all(rest.as_bytes())
+        text.chars().try_for_each(|letter| match letter {
+            '&' => self.raw("&amp;"),
+            '<' => self.raw("&lt;"),
+            '>' => self.raw("&gt;"),
+            '"' => self.raw("&quot;"),
+            '\'' => self.raw("&#39;"),
+            '\r' => Ok(()),
+            _ if letter.is_control() && !matches!(letter, '\n' | '\t') => self.raw("\u{fffd}"),
+            _ => self.out.write_all(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+        })
     }
 
     /// Writes any text, escaped, between two pieces of markup.
@@ -248,12 +241,6 @@ impl HtmlDocument<'_> {
         }
         self.raw("</section>\n")
     }
-}
-
-/// Returns true if the character must be escaped.
-fn is_special(character: char) -> bool {
-    matches!(character, '&' | '<' | '>' | '"' | '\'')
-        || character.is_control() && character != '\n' && character != '\t'
 }
 
 /// The start and the end of the element that a piece of Markdown becomes.

@@ -123,10 +123,8 @@ impl Document for MarkdownDocument<'_> {
         self.block(&format!("# {}", fragments::session_title(session)))?;
         let id = inline_code(session.id.as_str());
         let cwd = inline_code(&session.cwd.to_string_lossy());
-        let model = match &session.model {
-            Some(model) => format!(" with {}", inline_code(model)),
-            None => String::new(),
-        };
+        let named = session.model.as_ref().map(|model| format!(" with {}", inline_code(model)));
+        let model = named.unwrap_or_default();
         let started = rfc3339(session.created_at);
         self.block(&format!("Session {id} in {cwd}{model}, started {started}."))
     }

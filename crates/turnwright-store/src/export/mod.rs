@@ -22,9 +22,6 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::Arguments;
 use turnwright_types::timestamp::rfc3339;
 
-/// Entries that are read at a time; each may be long.
-const PAGE_SIZE: usize = 8;
-
 /// The format of an exported document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
@@ -75,7 +72,7 @@ pub fn export(
         clock: TurnClock::default(),
     };
     writer.document.begin(&session)?;
-    read::each_entry(connection, key, PAGE_SIZE, &rewound, |entry_row| {
+    read::each_entry(connection, key, &rewound, |entry_row| {
         writer.add(&entry_row).map_err(ExportError::from)
     })?;
     writer.end_turn()?;
@@ -139,10 +136,8 @@ impl DocumentWriter<'_> {
 
     fn end_turn(&mut self) -> io::Result<()> {
         let clock = std::mem::take(&mut self.clock);
-        match self.current.take().and_then(|index| self.turns.get(index)) {
-            Some(turn) => self.document.end_turn(turn, clock.time_spent(turn)),
-            None => Ok(()),
-        }
+        let ended = self.current.take().and_then(|index| self.turns.get(index));
+        ended.map_or(Ok(()), |turn| self.document.end_turn(turn, clock.time_spent(turn)))
     }
 }
 

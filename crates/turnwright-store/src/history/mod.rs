@@ -321,12 +321,10 @@ impl PromptReader<'_> {
         let session: i64 = row.get(18)?;
         let turn: i64 = row.get(4)?;
         if (self.last.0, self.last.1) != (session, turn) {
-            let typed = match row.get(17)? {
-                Some(entry) => self.typed_text([session, turn, entry])?,
-                None => None,
-            };
+            let entry: Option<i64> = row.get(17)?;
+            let typed = entry.map(|entry| self.typed_text([session, turn, entry])).transpose()?;
             let words = row.get::<_, Option<String>>(15)?.unwrap_or_default();
-            self.last = (session, turn, typed.unwrap_or(words));
+            self.last = (session, turn, typed.flatten().unwrap_or(words));
         }
         Ok(&self.last.2)
     }

@@ -77,15 +77,11 @@ impl<'a> TextSearch<'a> {
                 return Ok(true);
             }
         }
-        let refs: Vec<(String, i64)> = match row.get::<_, Option<String>>(json.1)? {
-            Some(text) => serde_json::from_str(&text)?,
-            None => Vec::new(),
-        };
-        let blob_id = match blob_id {
-            Some(column) => row.get::<_, Option<i64>>(column)?,
-            None => None,
-        };
-        for id in refs.into_iter().map(|(_, id)| id).chain(blob_id) {
+        let stored: Option<String> = row.get(json.1)?;
+        let refs: Vec<(String, i64)> =
+            stored.map_or(Ok(Vec::new()), |text| serde_json::from_str(&text))?;
+        let blob_id = blob_id.map(|column| row.get::<_, Option<i64>>(column)).transpose()?;
+        for id in refs.into_iter().map(|(_, id)| id).chain(blob_id.flatten()) {
             found |= self.words_in_blob(id)?;
         }
         Ok(found == all)

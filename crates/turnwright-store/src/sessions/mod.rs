@@ -17,9 +17,6 @@ use crate::{CallOutcome, CallRow, CallStatus, Result, RewoundEntries, SessionRow
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::update::{CursorPlace, Update};
 
-/// The number of entries that are read at a time.
-const PAGE_SIZE: usize = 64;
-
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
@@ -271,7 +268,7 @@ pub fn copy_into_empty(
     }
     let rewound = RewoundEntries::load(connection, copy)?;
     let mut withdrawn = Vec::new();
-    each_entry::<StoreError>(connection, copy, PAGE_SIZE, &rewound, |stored| {
+    each_entry::<StoreError>(connection, copy, &rewound, |stored| {
         withdrawn.extend(stored.cursor(false));
         Ok(())
     })?;

@@ -159,15 +159,12 @@ impl Drop for AgentProcess {
 /// Reads until the output ends or nobody waits for lines any more.
 fn read_lines(stdout: ChildStdout, lines: &SyncSender<String>) {
     let mut reader = BufReader::new(stdout);
-    loop {
-        let mut line = Vec::new();
-        match reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
-            Ok(1..) => {}
-            _ => return,
-        }
-        let line = String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned();
+    let mut bytes = Vec::new();
+    while let Ok(1..) = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes) {
+        let line = String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned();
         if lines.send(line).is_err() {
             return;
         }
+        bytes.clear();
     }
 }

@@ -347,8 +347,6 @@ impl AcpScript {
 
 fn result(exchange: &Exchange) -> Result<&Value, String> {
     let error = &exchange.body["error"];
-    match exchange.body.get("result") {
-        Some(result) => Ok(result),
-        None => Err(format!("error {}: {}", error["code"], error["message"])),
-    }
+    let result = exchange.body.get("result");
+    result.ok_or_else(|| format!("error {}: {}", error["code"], error["message"]))
 }

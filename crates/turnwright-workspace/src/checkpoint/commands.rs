@@ -43,10 +43,16 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Once the commands of a session have stored this many bytes, only the contents of small files are: a database that
 /// each run of the tests changes would fill the store, and old sessions would be deleted for it.
 const MAX_SESSION_BYTES: u64 = 256 * 1024 * 1024;
-/// How long their contents are read.
+/// The most repositories from which old contents are read.
+const MAX_REPOSITORIES: usize = 64;
+/// About the most bytes of memory that their indexes take.
+const MAX_INDEX_MEMORY: usize = 256 * 1024 * 1024;
+/// How long the contents of files are read.
 const READ_LIMIT: Duration = Duration::from_secs(2);
 /// File timestamps may lag behind the system clock by this much.
 const CLOCK_LAG: Duration = Duration::from_millis(20);
+/// The same if they have no fraction of a second, as on FAT, whose seconds are even, on HFS+, ext3 and shares of those.
+const COARSE_CLOCK_LAG: Duration = Duration::from_millis(2_020);
 
 /// The state of the folders before a command.
 #[derive(Clone, Debug)]
@@ -137,39 +143,28 @@ impl super::ChangeTracker {
             inner.last_baseline.take()
         };
         let known: &[_] = last.as_ref().map_or(&[], |last| &last.repositories);
-        let folders = watched.folders.iter();
-        let repositories: Arc<[_]> =
-            folders.filter_map(|folder| Repository::open_or_reuse(folder, known)).collect();
-        let is_index_unchanged = repositories.len() == known.len()
-            && repositories.iter().all(|one| known.iter().any(|other| Arc::ptr_eq(one, other)));
-        let known_converted = last.as_ref().map(|last| Arc::clone(&last.converted));
         if let Some(last) = &last
             && is_fresh(&last.snapshot)
         {
             self.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
+            let repositories = open_repositories(watched, &last.snapshot, known);
             return Some(CommandBaseline { repositories, ..last.clone() });
         }
-        let (previous, cached) = last.map(|last| (last.snapshot, last.cached)).unzip();
-        let refreshed = previous
-            .as_ref()
-            .and_then(|previous| previous.refresh(watched, SNAPSHOT_LIMIT, cancelled));
-        let snapshot = match refreshed {
-            Some(snapshot) => snapshot,
-            None => self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled)?,
-        };
+        let previous = last.as_ref().map(|last| &*last.snapshot);
+        let refreshed =
+            previous.and_then(|previous| previous.refresh(watched, SNAPSHOT_LIMIT, cancelled));
+        let snapshot =
+            refreshed.or_else(|| self.take_snapshot(watched, SNAPSHOT_LIMIT, cancelled))?;
+        let repositories = open_repositories(watched, &snapshot, known);
+        let known_converted = last.as_ref().map(|last| &last.converted);
+        let converted = ConvertedFiles::load(watched, &snapshot, &repositories, known_converted);
         // Git may store other content by now.
-        let converted =
-            ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
-        let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
-        let cached = cached.filter(|_| is_index_unchanged && is_same);
-        self.contents.lock().preload(
-            COPY_LIMIT,
-            cached.as_deref(),
-            &snapshot,
-            &repositories,
-            &converted,
-        );
-        self.note_found(previous.as_deref(), &snapshot, watched);
+        let is_unchanged = repositories.len() == known.len()
+            && repositories.iter().all(|one| known.iter().any(|other| Arc::ptr_eq(one, other)))
+            && known_converted.is_some_and(|known| Arc::ptr_eq(known, &converted));
+        let cached = last.as_ref().map(|last| &*last.cached).filter(|_| is_unchanged);
+        self.contents.lock().preload(COPY_LIMIT, cached, &snapshot, &repositories, &converted);
+        self.note_found(previous, &snapshot, watched);
         let snapshot = Arc::new(snapshot);
         self.inner.lock().running_snapshot = Arc::downgrade(&snapshot);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories, converted })
@@ -231,6 +226,9 @@ impl super::ChangeTracker {
         let mut changed = before.snapshot.compare(&now);
         let newly_ignored = find_newly_ignored(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
+        changed.retain(|StatChange { path, .. }| {
+            !before.snapshot.is_version_control(path) && !now.is_version_control(path)
+        });
         changed.sort_by(|one, other| one.path.cmp(&other.path));
         let has_room = self.kept_bytes.load(Ordering::Relaxed) < MAX_SESSION_BYTES;
         let (mut changes, unchanged) =
@@ -257,8 +255,7 @@ impl super::ChangeTracker {
         drop(contents);
         self.inner.lock().ignored = Arc::new(now.ignored());
         let last = CommandBaseline { snapshot: Arc::new(now), ..before.clone() };
-        let outdated = self.inner.lock().last_baseline.replace(last);
-        drop(outdated);
+        let _outdated = self.inner.lock().last_baseline.replace(last);
         changes
     }
 
@@ -292,19 +289,37 @@ impl super::ChangeTracker {
         let snapshot = StatSnapshot::take(watched, limit, cancelled);
         let mut inner = self.inner.lock();
         match snapshot {
-            Ok(snapshot) => Some(snapshot),
-            Err(SnapshotError::TooMany) => {
-                inner.slow_snapshots = MAX_SLOW_SNAPSHOTS;
-                None
+            Err(SnapshotError::TooMany) => inner.slow_snapshots = MAX_SLOW_SNAPSHOTS,
+            Err(SnapshotError::TooLong)
+                if limit == SNAPSHOT_LIMIT && !cancelled.load(Ordering::Relaxed) =>
+            {
+                inner.slow_snapshots = inner.slow_snapshots.saturating_add(1);
             }
-            Err(SnapshotError::TooLong) => {
-                if limit == SNAPSHOT_LIMIT && !cancelled.load(Ordering::Relaxed) {
-                    inner.slow_snapshots = inner.slow_snapshots.saturating_add(1);
-                }
-                None
-            }
+            _ => {}
         }
+        snapshot.ok()
     }
+}
+
+/// Opens the repositories around the session's folders, and those that a snapshot lists below. Blocks.
+fn open_repositories(
+    watched: &WatchedFolders,
+    snapshot: &StatSnapshot,
+    known: &[Arc<Repository>],
+) -> Arc<[Arc<Repository>]> {
+    let found = snapshot.repositories();
+    let tops = found.iter().filter(|path| path.ends_with(".git")).filter_map(|git| git.parent());
+    let own = &watched.folders;
+    let below = tops.filter(|top| snapshot.lists(top) && own.iter().all(|folder| folder != top));
+    let folders = own.iter().map(PathBuf::as_path).chain(below).take(MAX_REPOSITORIES);
+    let mut memory = 0;
+    folders
+        .filter_map(|folder| Repository::open_or_reuse(folder, known))
+        .take_while(|repository| {
+            memory += repository.index.memory();
+            memory <= MAX_INDEX_MEMORY
+        })
+        .collect()
 }
 
 /// Returns true if the user hardly had time to change anything since the snapshot, and a new one is
@@ -318,11 +333,7 @@ fn is_fresh(snapshot: &StatSnapshot) -> bool {
 
 /// Returns true if undo can restore this state.
 pub(super) fn is_restorable(state: &FileState) -> bool {
-    match state {
-        FileState::Absent | FileState::Link { .. } | FileState::Folder { .. } => true,
-        FileState::File { is_kept, .. } => *is_kept,
-        FileState::Unknown { .. } => false,
-    }
+    !matches!(state, FileState::File { is_kept: false, .. } | FileState::Unknown { .. })
 }
 
 /// Identifies a content by metadata that a rename does not change: inode, size and modification time.
@@ -420,7 +431,7 @@ impl<'a> ChangeComparison<'a> {
     fn is_only_visibility_change(&self, change: &StatChange) -> bool {
         match (change.before, change.after) {
             (None, Some(after)) if stat_kind(&after) != StatKind::Folder => {
-                system_time(after.ctime) + CLOCK_LAG < self.before.snapshot.at
+                is_before(system_time(after.ctime), self.before.snapshot.at)
                     && !self.inodes.contains(&after.ino)
             }
             (Some(before), None) => {
@@ -528,5 +539,12 @@ fn is_spelled_so(path: &Path) -> bool {
 /// Returns true if a file was created before a point in time, as far as the file system knows.
 fn was_created_before(path: &PathBuf, then: SystemTime) -> bool {
     let made = std::fs::symlink_metadata(path).and_then(|metadata| metadata.created());
-    made.is_ok_and(|time| time + CLOCK_LAG < then)
+    made.is_ok_and(|time| is_before(time, then))
+}
+
+/// Returns true if a file's timestamp is certainly from before a point in time.
+pub(super) fn is_before(stamp: SystemTime, then: SystemTime) -> bool {
+    let since = stamp.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let lag = if since.subsec_nanos() == 0 { COARSE_CLOCK_LAG } else { CLOCK_LAG };
+    stamp + lag < then
 }

@@ -2,7 +2,7 @@
 //! after the call. What counts is what the session reads: for a file with unsaved changes in the
 //! editor that is the editor's text, which would be lost if undo restored the content of the disk.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -142,9 +142,7 @@ impl TrackedEdit {
         }
         checkpoint.note_written(&after, &unsaved);
         let mut changes = CallChanges::default();
-        let mut all: Vec<_> = self.before.keys().chain(after.keys()).cloned().collect();
-        all.sort();
-        all.dedup();
+        let all: BTreeSet<_> = self.before.keys().chain(after.keys()).cloned().collect();
         for path in all {
             let before =
                 self.before.get(&path).map_or(FileState::Absent, |before| before.state.clone());

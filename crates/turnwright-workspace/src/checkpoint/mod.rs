@@ -224,16 +224,12 @@ impl ChangeTracker {
     /// Drops the last snapshot between two turns, unless a watch reports later changes and the snapshot
     /// takes little memory.
     pub fn drop_costly_baseline(&self) {
-        let mut inner = self.inner.lock();
-        let costly = inner.last_baseline.take_if(|baseline| !baseline.is_cheap_to_keep());
-        drop(inner);
-        drop(costly);
+        let _costly = self.inner.lock().last_baseline.take_if(|last| !last.is_cheap_to_keep());
     }
 
     /// Drops the last snapshot.
     pub fn drop_baseline(&self) {
-        let last = self.inner.lock().last_baseline.take();
-        drop(last);
+        let _last = self.inner.lock().last_baseline.take();
     }
 
     /// Tasks that may outlive their turn.
@@ -418,6 +414,9 @@ fn files_to_copy(
 ) -> Vec<UncopiedFile> {
     let mut wanted = Vec::new();
     for (folder, listing) in snapshot.folders_since(previous) {
+        if snapshot.is_version_control(folder) {
+            continue;
+        }
         let mut indexed: Vec<_> =
             repositories.iter().filter_map(|repository| repository.folder(folder)).collect();
         for (index, (name, stat)) in listing.entries.iter().enumerate() {

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::commands::COMMANDS_WITHOUT_SNAPSHOTS;
+use super::commands::{COMMANDS_WITHOUT_SNAPSHOTS, is_before};
 use super::git::FileStat;
 use super::observe::{MAX_STORED_BYTES, ObservedState, observe};
 use super::snapshot::{SnapshotError, StatChange, StatSnapshot, WatchedFolders};
@@ -146,6 +146,25 @@ fn a_snapshot_has_hidden_files_and_neither_ignored_ones_nor_git() {
     );
 }
 
+/// Restored one by one, they would no longer fit together.
+#[test]
+fn the_own_files_of_other_version_control_are_none_of_the_project() {
+    let own = [".hg/store/00changelog.i", "sub/.svn/wc.db", ".jj/tree/.sl/f", "gone/.svn/wc.db"];
+    let fixture = TrackerFixture::new(&own.map(|name| (name, "1")));
+    for (root, expected) in [("", &["f", "f.hg"][..]), (".jj/tree", &["f"][..])] {
+        let tracker = ChangeTracker::default();
+        let roots = Roots::new(&fixture.path(root)).unwrap();
+        let git = super::GitSettings::default();
+        tracker.watch(&roots, super::ObeyedFiles::default(), git, Vec::new());
+        let before = tracker.baseline(&not_cancelled()).unwrap();
+        for name in own[..3].iter().chain(&[".hg/dirstate", ".jj/tree/f", "f", "f.hg"]) {
+            fs::write(fixture.path(name), format!("changed below {root}")).unwrap();
+        }
+        fs::remove_dir_all(fixture.path("gone/.svn")).ok();
+        assert_eq!(names(&tracker.changes_since(&before, false)), expected);
+    }
+}
+
 #[test]
 fn a_renamed_file_needs_no_copy() {
     let fixture =
@@ -185,6 +204,22 @@ fn a_file_that_was_ignored_is_not_new() {
     // Wine says of a file that was changed that it was made then.
     let old = if created() == before_change { "old!" } else { "old" };
     assert_eq!(names(&tracker.changes_since(&before, false)), [".gitignore", old]);
+}
+
+#[test]
+fn a_file_whose_time_is_rounded_down_counts_as_new() {
+    let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
+    let exact = whole + Duration::from_millis(10);
+    for (stamp, later, expected) in [
+        (whole, 2_010, false),
+        (whole, 2_030, true),
+        (exact, 0, false),
+        (exact, 15, false),
+        (exact, 500, true),
+    ] {
+        let then = stamp + Duration::from_millis(later);
+        assert_eq!(is_before(stamp, then), expected, "{later}");
+    }
 }
 
 /// As a working tree of git that is kept in the project, if both are opened.
@@ -332,7 +367,7 @@ fn the_content_of_a_file_of_which_only_the_time_has_changed_stays_known() {
     let path = fixture.path("a");
     let before = tracker.baseline(&not_cancelled()).unwrap();
     let file = fs::File::options().write(true).open(&path).unwrap();
-    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3_600)).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(3_600)).unwrap();
     assert_eq!(names(&tracker.changes_since(&before, false)), [""; 0]);
     let stat = super::lstat(&path).unwrap();
     let known = tracker.contents.lock().get(&path, &stat).cloned().unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::program_search::find_in_path;
 use crate::memory::find_secret;
+use crate::real_path;
 use turnwright_types::text;
 
 /// Parts of variable names that indicate a secret. The last three unlock a vault, or let anybody write to a chat.
@@ -28,8 +29,6 @@ const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_
 /// Variables that npm sets for a program that it starts, such as this one with `npx turnwright`. `npm` and `npx` in
 /// commands would take them for the user's settings, and nvm does not work with them.
 const NPM_NAMES: &str = include_str!("environment/npm_names.txt");
-/// The variable that is set only if npm has set the others. Without it they are the user's.
-const STARTED_BY_NPM: &str = "npm_lifecycle_event";
 
 /// Prefixes of further such names: functions that replace commands, and git's settings, ssh
 /// commands and trace files.
@@ -212,13 +211,16 @@ impl Environment {
         secrets: &[&str],
     ) -> Environment {
         let given = Environment(variables.into_iter().collect()).without_package();
-        let is_started_by_npm = given.get(STARTED_BY_NPM).is_some();
+        // Without this variable, the others are the user's.
+        let is_started_by_npm = given.get("npm_lifecycle_event").is_some();
         let names_of_npm = text::list_entries(NPM_NAMES).filter(|_| is_started_by_npm);
         let mut all = given.without(&names_of_npm.collect::<Vec<_>>());
         all.0.retain(|(name, value)| is_harmless(name, value, secrets));
-        // `uvx` adds a folder `archive-v0/HASH/bin`, whose Python has none of the user's packages.
+        // `uvx` adds a folder `archive-v0/HASH/bin`, whose Python has none of the user's packages, and npm those of the
+        // project, in which commands may write what a hook would run outside of the sandbox.
         let mut path = all.folders("PATH", |folder| {
-            folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0")
+            let is_of_npm = is_started_by_npm && folder.iter().any(|part| part == "node_modules");
+            !is_of_npm && folder.iter().nth_back(2).is_none_or(|part| part != "archive-v0")
         });
         if cfg!(target_os = "macos") {
             add_homebrew(&mut path);
@@ -297,6 +299,15 @@ impl Environment {
         let silent = Environment(kept.cloned().collect()).with("PATH", path);
         // An empty part means the current folder to the loader; to some loaders, so does an empty list.
         if libraries.is_empty() { silent } else { silent.with("LD_LIBRARY_PATH", libraries) }
+    }
+
+    /// Returns true for a folder in a session's roots, where a command may have written programs. A root that contains
+    /// the home folder is no project: the user's own programs are there. Blocks.
+    pub fn is_in_project(&self, folder: &Path, roots: &[PathBuf]) -> bool {
+        let variable = self.get(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
+        let home = variable.and_then(|home| real_path(home).ok()).unwrap_or_default();
+        let real = real_path(folder).unwrap_or_else(|_| folder.to_path_buf());
+        roots.iter().any(|root| real.starts_with(root) && !home.starts_with(root))
     }
 
     /// A copy for a foreign program in the sandbox: without the services outside of it, and without
@@ -381,6 +392,24 @@ mod tests {
             ("/home/a/archive-v0/bin:/usr/bin", "/home/a/archive-v0/bin:/usr/bin"),
         ] {
             let all = Environment::scrubbed([("PATH".into(), before.into())], &[]);
+            let path = all.get("PATH").unwrap().to_str().unwrap();
+            // On macOS, the folders of Homebrew follow.
+            assert!(path.starts_with(after), "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn programs_of_a_project_do_not_come_first_because_npm_has_started_the_agent() {
+        let of_npm = "/w/p/node_modules/.bin:/w/node_modules/.bin:/n/node_modules/npm/node-gyp-bin";
+        let before = format!("{of_npm}:/opt/a");
+        for (variable, path, after) in [
+            ("npm_lifecycle_event", &*before, "/opt/a"),
+            ("npm_lifecycle_event", of_npm, SYSTEM_PATH),
+            ("FOO", &*before, &*before),
+        ] {
+            let given = [("PATH".into(), path.into()), (variable.into(), "npx".into())];
+            let all = Environment::scrubbed(given, &[]);
             let path = all.get("PATH").unwrap().to_str().unwrap();
             // On macOS, the folders of Homebrew follow.
             assert!(path.starts_with(after), "{path}");

@@ -45,6 +45,11 @@ impl Index {
         self.names.get(start..start + length).unwrap_or_default()
     }
 
+    /// About how many bytes it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.names.len() + size_of_val(&*self.entries)
+    }
+
     fn sort(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         entries.sort_unstable_by(|one, other| self.name(one).cmp(self.name(other)));

@@ -66,7 +66,7 @@ pub(super) struct Repository {
     root: PathBuf,
     /// The root of the working tree.
     top: PathBuf,
-    index: index::Index,
+    pub(super) index: index::Index,
     index_file: PathBuf,
     /// The modification time of the index when it was read.
     index_mtime: (u64, u32),
@@ -87,10 +87,8 @@ impl Repository {
 
     /// Returns true if the index is still the one that was read.
     fn is_current(&self) -> bool {
-        let now = fs::metadata(&self.index_file)
-            .ok()
-            .and_then(|metadata| Some((mtime(&metadata)?, metadata.len())));
-        now == Some((self.index_mtime, self.index_size))
+        fs::metadata(&self.index_file)
+            .is_ok_and(|now| mtime(&now) == Some(self.index_mtime) && now.len() == self.index_size)
     }
 
     /// Opens the repository that contains a folder, whose path has no links. Blocks.
@@ -112,24 +110,15 @@ impl Repository {
         let index_file = git.join("index");
         let opened = open_regular(&index_file)?;
         let metadata = opened.metadata().ok()?;
-        let index_mtime = mtime(&metadata)?;
-        let index_size = metadata.len();
-        let index = index::parse(&read_at_most(opened, index::MAX_INDEX_BYTES).ok()??)?;
-        let objects = with_alternates(&common.join("objects"));
         Some(Repository {
             root: root.to_path_buf(),
             top,
-            index,
+            index: index::parse(&read_at_most(opened, index::MAX_INDEX_BYTES).ok()??)?,
             index_file,
-            index_mtime,
-            index_size,
-            objects,
+            index_mtime: mtime(&metadata)?,
+            index_size: metadata.len(),
+            objects: with_alternates(&common.join("objects")),
         })
-    }
-
-    /// The blob of a file, if git would consider the file unmodified. `path` must not contain links.
-    fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<ObjectId> {
-        self.folder(path.parent()?)?.next_clean_blob(path.file_name()?, stat)
     }
 
     /// The entries for everything below a folder, whose path must not contain links.
@@ -151,7 +140,7 @@ impl Repository {
     /// Reads the content of a file if git would consider the file unmodified, and verifies the blob's hash. `path` must
     /// not contain links. Blocks.
     pub(super) fn read(&self, path: &Path, stat: &FileStat) -> Option<Vec<u8>> {
-        let blob = self.clean_blob(path, stat)?;
+        let blob = self.folder(path.parent()?)?.next_clean_blob(path.file_name()?, stat)?;
         let bytes = self.read_object(blob)?;
         let is_intact = blob_id(&bytes) == Some(blob);
         with_line_endings(bytes, usize::try_from(stat.size).ok()?).filter(|_| is_intact)
@@ -352,11 +341,10 @@ impl FileStat {
     /// is moved, and hardly any other file has the same one.
     pub(super) fn new(metadata: &Metadata) -> FileStat {
         use std::os::windows::fs::MetadataExt;
-        let is_read_only = metadata.permissions().readonly();
+        // The bits of files and folders are those of `permission_bits`.
         let mode = match metadata.file_type() {
             kind if kind.is_symlink() => 0o120_777,
-            kind if kind.is_dir() => 0o040_755,
-            _ if is_read_only => 0o100_444,
+            kind if kind.is_dir() => 0o040_644,
             _ => 0o100_644,
         };
         let mtime = since_1970(metadata.last_write_time());

@@ -9,11 +9,15 @@ use std::io::Cursor;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
 use super::{FileStat, Repository, index, pack};
+use crate::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
+use crate::files::Roots;
+use turnwright_types::file_change::FileState;
 
 struct TestRepository {
     _folder: tempfile::TempDir,
@@ -129,7 +133,7 @@ fn only_unmodified_files_are_found() {
     let path = repo.top.join("run");
     let mut stat = FileStat::new(&rustix::fs::lstat(&path).unwrap());
     stat.mode = stat.mode & 0o7777 | 0o120_000;
-    assert_eq!(repository.clean_blob(&path, &stat), None);
+    assert_eq!(repository.read(&path, &stat), None);
 }
 
 #[test]
@@ -204,6 +208,30 @@ fn worktrees_and_alternates_are_followed() {
         file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
         git(&top, "update-index --refresh");
         assert_eq!(content(&top, "file").as_deref(), Some(b"x".as_slice()), "{name}");
+    }
+}
+
+/// As submodules are, and projects that somebody keeps in one folder.
+#[test]
+fn contents_are_read_from_repositories_below_the_folder() {
+    let Some(repo) = TestRepository::new() else { return };
+    let text = lines(1, 20_000);
+    repo.write("too large to be copied", &text);
+    repo.git("add .");
+    let tracker = ChangeTracker::default();
+    let roots = Roots::new(repo.top.parent().unwrap()).unwrap();
+    tracker.watch(&roots, ObeyedFiles::default(), GitSettings::default(), Vec::new());
+    for _ in 0..2 {
+        let before = tracker.baseline(&Arc::default()).unwrap();
+        fs::write(repo.top.join("too large to be copied"), "new").unwrap();
+        let changes = tracker.changes_since(&before, false);
+        let states: Vec<_> = changes.files.iter().map(|change| &change.before).collect();
+        let [FileState::File { size, is_kept: true, .. }] = states[..] else {
+            panic!("{states:?}");
+        };
+        assert_eq!(*size, text.len() as u64);
+        repo.write("too large to be copied", &text);
+        repo.git("add .");
     }
 }
 

@@ -22,6 +22,7 @@ use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, KnownRules, MAX_
 
 use super::git::FileStat;
 use crate::files::Roots;
+use crate::git_repository::OTHER_SYSTEMS;
 use crate::search::{FolderRules, SearchDeadline};
 
 #[cfg(target_os = "linux")]
@@ -307,6 +308,15 @@ impl StatSnapshot {
     /// The stat data of a path.
     pub(super) fn get(&self, path: &Path) -> Option<FileStat> {
         self.folders.get(path.parent()?)?.entries.get(path.file_name()?)
+    }
+
+    /// Returns true for the own files of a version control system other than git, which are damaged if only some of
+    /// them are restored.
+    pub(super) fn is_version_control(&self, path: &Path) -> bool {
+        path.ancestors().any(|above| {
+            let name = above.file_name().unwrap_or_default();
+            OTHER_SYSTEMS.iter().any(|system| name == *system) && self.get(above).is_some()
+        })
     }
 
     /// The folders that have changed since another snapshot, or all.

@@ -439,6 +439,33 @@ fn a_rule_that_denies_or_asks_also_holds_for_what_runners_aliases_and_shells_run
 }
 
 #[test]
+fn a_rule_that_denies_also_means_wrappers_scripts_of_a_shell_and_other_names() {
+    for (rule, denied, allowed) in [
+        ("exec(bash)", &["bash -c ls", "timeout 9 bash -c 'ls | wc'"] as &[&str], "sh -c ls"),
+        ("exec(sh -c)", &["sh -c ls", "nohup sh -c 'cat a'"], "sh x.sh"),
+        ("exec(xargs)", &["ls | xargs cat"], "ls"),
+        ("exec(xargs rm)", &["ls | xargs -n 1 rm"], "ls | xargs cat"),
+        ("exec(timeout)", &["timeout 9 make"], "make"),
+        ("exec(env)", &["env make", "env CI=1 make", "nice env CI=1 make"], "CI=1 make"),
+        ("exec(./deploy.sh)", &["bash deploy.sh", "sh -x ./deploy.sh a"], "cat deploy.sh"),
+        ("exec(deploy.sh)", &["source deploy.sh", ". ./deploy.sh a"], ". ./env.sh"),
+        ("exec(git commit --no-verify)", &["git commit -n", "git commit -anm x"], "git commit"),
+        ("exec(npm install)", &["npm i x", "npm add x"], "npm run add"),
+    ] {
+        let rule = Rule::parse(rule, RuleAction::Deny, Scope::User).unwrap();
+        let policy = PolicyRules { rules: vec![rule], can_confine: true, ..PolicyRules::default() };
+        let verdict = |line: &str| {
+            let command = Effect::Exec(Box::new(shell::command(line, "/ws", ShellDialect::Bash)));
+            decide(&policy, Mode::Full, &Grants::default(), &[command]).verdict()
+        };
+        for line in denied {
+            assert_eq!(verdict(line), Verdict::Deny, "{line}");
+        }
+        assert_eq!(verdict(allowed), Verdict::Allow, "{allowed}");
+    }
+}
+
+#[test]
 fn a_rule_that_denies_also_holds_for_what_an_option_a_variable_or_an_expansion_runs() {
     assert_verdicts(&[
         ("gdb -q --args git push", Verdict::Deny),

@@ -13,13 +13,13 @@ use super::syntax::{command_scanner, shell_state};
 use super::{Script, SimpleCommand};
 use turnwright_types::plain_path::normalize_lexically;
 
-/// Programs that run what follows their options.
-const RUNNERS: WordList = "arch bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently cpulimit \
-    cross-env dbus-run-session distrobox-enter distrobox-host-exec dotenv dotenv-cli dumb-init eatmydata entr env-cmd \
-    envdir faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime gxargs host-spawn \
-    hyperfine ld.so linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 retry rlwrap run0 \
-    sandbox-exec script sem setlock sg ssh-agent steam-run su-exec systemd-inhibit taskpolicy termux-chroot tini \
-    torsocks watchexec wsl wsl.exe xcrun xvfb-run";
+/// Programs that run what follows their options. For a shell that is a script.
+const RUNNERS: WordList = ". arch bash bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently \
+    cpulimit cross-env dash dbus-run-session distrobox-enter distrobox-host-exec dotenv dotenv-cli dumb-init \
+    eatmydata entr env-cmd envdir faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime \
+    gxargs host-spawn hyperfine ksh ld.so linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 \
+    retry rlwrap run0 sandbox-exec script sem setlock sg sh source ssh-agent steam-run su-exec systemd-inhibit \
+    taskpolicy termux-chroot tini torsocks watchexec wsl wsl.exe xcrun xvfb-run zsh";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv distrobox doppler \
     dotenvx fd fdfind flox guix gum hatch infisical launchctl lerna mamba micromamba mise nix nodemon nodenv npm nvm \

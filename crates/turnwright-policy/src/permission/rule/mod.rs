@@ -136,8 +136,8 @@ impl Rule {
     }
 
     /// True if the rule is about this command. An `allow` rule means exactly its words. A rule that
-    /// denies or asks also means the same program by another path, its words after options, and
-    /// everything that may turn out to be its words.
+    /// denies or asks also means the same program by another path, its words after options,
+    /// everything that may turn out to be its words, and the wrappers that were taken off.
     pub fn matches_command(&self, command: &SimpleCommand) -> bool {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.action {
@@ -149,7 +149,7 @@ impl Rule {
                         || !shell::exceeds_prefix(command)
                             && !shell::names_more_tasks(command, words.len()))
             }
-            RuleAction::Deny | RuleAction::Ask => parser::may_match(words, *exact, command),
+            RuleAction::Deny | RuleAction::Ask => parser::may_match_whole(words, *exact, command),
         }
     }
 
@@ -157,9 +157,9 @@ impl Rule {
     /// Python or Ruby means the one outside the project's environment: `deny exec(python)` is written so that
     /// `uv run python` is used.
     pub(crate) fn matches_hidden(&self, command: &SimpleCommand) -> bool {
-        let has_no_arguments =
-            matches!(&self.pattern, Pattern::Exec { words, .. } if words.len() == 1);
-        self.matches_command(command) && !(has_no_arguments && shell::is_in_environment(command))
+        let Pattern::Exec { words, exact } = &self.pattern else { return false };
+        parser::may_match(words, *exact, command)
+            && !(words.len() == 1 && shell::is_in_environment(command))
     }
 
     /// True if the rule is about reading or changing this path, which must have symlinks resolved.

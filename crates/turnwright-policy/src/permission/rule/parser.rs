@@ -5,10 +5,12 @@ use url::Host;
 
 use super::super::glob::Glob;
 use super::{Pattern, Rule, RuleAction, Scope, split_port};
-use crate::shell::{SimpleCommand, Word, WordList, is_message_option};
+use crate::shell::{SimpleCommand, Word, WordList, is_in, is_message_option};
 
 /// The maximum length of one rule in bytes.
 const MAX_RULE_BYTES: usize = 4096;
+/// Words that are no part of a command, unless they are quoted.
+const OPERATORS: WordList = "&& || |";
 
 /// The tools that a rule can be about.
 pub(super) const TOOLS: [&str; 8] =
@@ -95,6 +97,15 @@ fn exec(spec: &str) -> Result<Pattern, String> {
     if words.first().is_some_and(String::is_empty) {
         return Err("the name of the program is empty".into());
     }
+    // Such a rule would never match. An exact one, or one with quotes, may have these words as arguments.
+    let program = words.first().map_or("", String::as_str);
+    let mark = program.find(['/', '\\', '=']);
+    let mut parts = spec.split_whitespace().filter(|part| is_in(OPERATORS, part));
+    let is_line = !exact && parts.any(|part| words.iter().any(|word| word == part));
+    let sets_variable = mark.is_some_and(|at| at > 0 && program[at..].starts_with('='));
+    if sets_variable || is_line || mark.is_none() && program.contains(' ') {
+        return Err("it must be one command that begins with the name of a program".into());
+    }
     Ok(Pattern::Exec { words, exact })
 }
 
@@ -175,6 +186,18 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
     }
 }
 
+/// True if a command may match these words, alone or with wrappers that were taken off: `ls` of `nohup sh -c ls` is
+/// also `sh -c ls`. Only the names of wrappers are known, and that a shell had the option `-c`.
+pub(super) fn may_match_whole(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
+    let mut whole = command.clone();
+    may_match(words, exact, command)
+        || command.wrappers.iter().rev().take(MAX_WORDS).any(|name| {
+            let added = [Some(name.as_str()), is_in("bash dash sh", name).then_some("-c")];
+            whole.words.splice(0..0, added.into_iter().flatten().map(Word::plain));
+            may_match(words, exact, &whole)
+        })
+}
+
 /// True if arguments begin with these words, between which options with values may stand. An option that follows
 /// another word of the rule may also follow operands: `git push --force` means `git push origin --force`, too. Without
 /// subcommands, so may any: `rm -rf` means `rm x -rf`. Behind operands, variables and globs are no options.
@@ -243,19 +266,21 @@ fn separate_options(program: &str, words: &[Word]) -> Vec<Word> {
     separate
 }
 
-/// The short options of a word, or the word itself. Those of `rm` and git have other names.
+/// The short options of a word, or the word itself. Those of `rm` and git, and the commands of npm, have other names.
 fn short_options(word: &Word, program: &str) -> Vec<Word> {
     let is_rm = is_same_program("rm", program);
     let text = match word.text.as_str() {
         text if is_rm && is_word("--recursive", text) => "-r",
         text if (is_rm || is_same_program("git", program)) && is_word("--force", text) => "-f",
+        text if is_word("--no-verify", text) && is_same_program("git", program) => "-n",
+        "add" | "i" | "in" | "ins" if is_same_program("npm", program) => "install",
         text => text,
     };
     let letters = text.strip_prefix('-').unwrap_or_default();
     let are_short = (1..=MAX_SHORT_OPTIONS).contains(&letters.len())
         && letters.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if !are_short {
-        return vec![word.clone()];
+        return vec![Word { text: text.to_owned(), is_glob: word.is_glob }];
     }
     let options = letters.chars().map(|letter| if is_rm && letter == 'R' { 'r' } else { letter });
     options.map(|letter| Word::plain(format!("-{letter}"))).collect()
@@ -358,11 +383,9 @@ fn quoted_part(
 pub(in crate::permission) fn quoted(word: &str) -> String {
     let needs_quotes = word.is_empty()
         || word.starts_with('=')
+        || is_in(OPERATORS, word)
         || word.contains(|char: char| char.is_whitespace() || "'\"\\*".contains(char));
-    if !needs_quotes {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    if needs_quotes { format!("'{}'", word.replace('\'', r"'\''")) } else { word.to_owned() }
 }
 
 #[cfg(test)]
@@ -380,6 +403,9 @@ mod tests {
             ("exec(npm run 'a b')", "exec(npm run 'a b')"),
             ("exec(echo \"a)\")", "exec(echo a))"),
             ("exec('=x')", "exec('=x')"),
+            ("exec('/my bin/x' a)", "exec('/my bin/x' a)"),
+            ("exec(=awk -F | x=y)", "exec(=awk -F '|' x=y)"),
+            ("exec(./a=b '|' 'x | y')", "exec(./a=b '|' 'x | y')"),
             ("read(/src/**)", "read(/src/**)"),
             ("read", "read"),
             ("edit(//**/.env)", "edit(//**/.env)"),
@@ -410,6 +436,7 @@ mod tests {
         let glob = "a glob must not start with `~`, `!` or a drive, except for `~/`, the home folder, and \
                     `//C:/`";
         let star = "`a*`: `*` must be a separate word at the end; quote it to match it literally";
+        let one = "it must be one command that begins with the name of a program";
         for (text, expected) in [
             (&*"x".repeat(4097), "it is longer than 4096 bytes"),
             ("exec(ls", "it does not end with `)`"),
@@ -418,6 +445,10 @@ mod tests {
             ("exec(=)", "`=` must be followed by all words of the command, without `*`"),
             ("exec('')", "the name of the program is empty"),
             ("exec(a* b)", star),
+            ("exec(git push && ls)", one),
+            ("exec(curl x | sh)", one),
+            ("exec(FOO=1 npm test)", one),
+            ("exec('git push')", one),
             ("exec(a\u{1})", words),
             ("exec('a)", "a quote is not closed"),
             ("exec(a\\)", "it ends with a backslash"),

@@ -287,7 +287,8 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
         } else if is_everything(path) && (is_deep || path.contains('*')) {
             Some("deletes everything in a folder")
         } else {
-            (is_deep && path.starts_with(['~', '$'])).then_some("deletes files in the home folder")
+            (is_deep && path.starts_with(['~', '$']))
+                .then_some("deletes files that may be outside of the project")
         }
     })
 }

@@ -80,7 +80,7 @@ fn values(lexer: &mut Lexer<'_>) -> Result<Vec<Option<Word>>, Ambiguity> {
     loop {
         match lexer.next()? {
             Token::Word(raw) if raw.is_inherited => return Err(VARIABLE),
-            Token::Word(raw) if !raw.touches_redirect => {
+            Token::Word(raw) if !raw.touches_redirect && !raw.has_brace => {
                 let word = Word { text: raw.text, is_glob: raw.is_glob };
                 values.push((!raw.is_unknown && !raw.has_number).then_some(word));
             }

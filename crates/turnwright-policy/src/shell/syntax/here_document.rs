@@ -49,8 +49,7 @@ pub(super) fn printed_by_cat(text: &str) -> Option<(&str, usize)> {
     let begin = text.strip_prefix("$(cat <<")?;
     let (head, document) = begin.split_once('\n')?;
     let head = head.trim_matches([' ', '\t']);
-    let quoted =
-        ['\'', '"'].iter().find_map(|quote| head.strip_prefix(*quote)?.strip_suffix(*quote));
+    let quoted = unquoted(head);
     let name = quoted.unwrap_or(head);
     let lines = document.split_inclusive('\n').take_while(|line| !line.starts_with(name));
     let (printed, rest) = document.split_at_checked(lines.map(str::len).sum())?;
@@ -66,15 +65,19 @@ pub(super) fn printed_by_cat(text: &str) -> Option<(&str, usize)> {
         .then(|| (printed.trim_end_matches('\n'), text.len() - rest.len()))
 }
 
-/// The quoted delimiter that `text` begins with, of a here-document for which nothing on this line makes it unclear where
-/// it begins.
-pub(super) fn quoted_delimiter(text: &str) -> Option<&str> {
-    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
-    let (name, after) = text[1..].split_once(quote)?;
-    let after = after.split('\n').next()?;
-    let is_whole = after.is_empty() || after.starts_with([' ', '\t', ';', '|', '&', '>']);
-    let is_clear = is_whole && !after.contains(['\'', '"', '\\', '`', '$', '(', '<']);
-    (is_clear && is_delimiter(name)).then_some(name)
+/// The delimiter that `text` begins with, of a here-document for which nothing on this line makes it unclear where it
+/// begins, and its length with its quotes, if there are any.
+pub(super) fn delimiter(text: &str) -> Option<(&str, usize)> {
+    let length = text.find([' ', '\t', '\n', ';', '|', '&', '>']).unwrap_or(text.len());
+    let (word, rest) = text.split_at(length);
+    let name = unquoted(word).unwrap_or(word);
+    let is_clear = !rest.split('\n').next()?.contains(['\'', '"', '\\', '`', '$', '(', '<']);
+    (is_clear && is_delimiter(name)).then_some((name, length))
+}
+
+/// A word without the quotes around it.
+fn unquoted(word: &str) -> Option<&str> {
+    ['\'', '"'].iter().find_map(|quote| word.strip_prefix(*quote)?.strip_suffix(*quote))
 }
 
 fn is_delimiter(name: &str) -> bool {

@@ -30,7 +30,7 @@ pub(in crate::shell) enum Token {
     Redirect(RedirectKind),
     /// `&>` and `&>>`.
     RedirectBoth,
-    /// `<<'END'`, whose text begins on the next line.
+    /// `<<END`, whose text begins on the next line.
     HereDocument,
     Terminator(Terminator),
 }
@@ -83,6 +83,18 @@ pub(in crate::shell) struct RawWord {
 }
 
 impl RawWord {
+    /// The words that bash makes of its lists, `ac` and `bc` of `{a,b}c`; `None` if they are not known for certain.
+    pub(super) fn expand_lists(self) -> Option<Vec<Word>> {
+        // `export` and the like may take it for an assignment.
+        let may_assign = self.text.contains('=') && !self.text.starts_with('-');
+        let word = Word { text: self.text, is_glob: self.is_glob };
+        let (words, is_cut) = shell_state::expand_braces(word);
+        // A brace that is left may belong to a range, or to another list than it seems.
+        let mut bytes = words.iter().flat_map(|word| word.text.bytes());
+        let are_plain = bytes.all(|byte| is_plain(byte) || b"*?=".contains(&byte));
+        (are_plain && !self.is_quoted && !may_assign && !is_cut).then_some(words)
+    }
+
     /// True if the shell may take it for the number of a file descriptor.
     pub(in crate::shell) fn is_number(&self) -> bool {
         !self.is_quoted && is_number(&self.text)
@@ -109,8 +121,8 @@ pub(in crate::shell) struct Lexer<'a> {
     /// The folders in which the next command may run; none if they are not known.
     pub(super) folders: BTreeSet<PathBuf>,
     pub(in crate::shell) variables: Vec<Variable>,
-    /// The delimiter of the here-document that begins on the next line.
-    pub(super) awaited_document: Option<&'a str>,
+    /// The delimiter of the here-document that begins on the next line, and true if it is quoted.
+    pub(super) awaited_document: Option<(&'a str, bool)>,
     /// True if there was a here-document.
     pub(super) has_document: bool,
     /// True if the next word names the folder that the shell goes to.
@@ -251,28 +263,30 @@ impl<'a> Lexer<'a> {
         Ok(Token::Redirect(kind))
     }
 
-    /// Reads the delimiter of a here-document in which nothing is expanded.
+    /// Reads the delimiter of a here-document.
     fn here_document(&mut self) -> Result<Token, Ambiguity> {
         let rest = self.text[self.position..].trim_start_matches([' ', '\t']);
-        let name = here_document::quoted_delimiter(rest)
+        let (name, length) = here_document::delimiter(rest)
             .filter(|_| !self.is_in_brackets && self.shell_depth == 0)
             .filter(|_| self.awaited_document.is_none())
             .ok_or(HERE_DOCUMENT)?;
-        self.position = self.text.len() - rest.len() + name.len() + 2;
-        self.awaited_document = Some(name);
+        self.position = self.text.len() - rest.len() + length;
+        self.awaited_document = Some((name, length > name.len()));
         self.has_document = true;
         Ok(Token::HereDocument)
     }
 
-    /// Skips the here-document that begins here, if there is one, up to the end of its last line.
+    /// Skips the here-document that begins here, if there is one, up to the end of its last line. Nothing in it may be
+    /// expanded.
     fn skip_document(&mut self) -> Result<(), Ambiguity> {
-        let Some(name) = self.awaited_document.take() else { return Ok(()) };
+        let Some((name, is_quoted)) = self.awaited_document.take() else { return Ok(()) };
         let rest = &self.text[self.position..];
         let lines = rest
             .split_inclusive('\n')
             .take_while(|line| line.strip_suffix('\n').unwrap_or(line) != name);
         let length: usize = lines.map(str::len).sum();
-        if !rest[length..].starts_with(name) {
+        let is_expanded = !is_quoted && rest[..length].contains(['$', '`', '\\']);
+        if is_expanded || !rest[length..].starts_with(name) {
             return Err(HERE_DOCUMENT);
         }
         self.position += length + name.len();
@@ -306,10 +320,6 @@ impl<'a> Lexer<'a> {
                 b'\\' => self.escaped(&mut raw)?,
                 _ => self.unquoted(byte, &mut raw)?,
             }
-        }
-        // There is no brace expansion without one of these.
-        if raw.has_brace && (raw.text.contains(',') || raw.text.contains("..")) {
-            return Err("it contains a brace expansion");
         }
         Ok(raw)
     }

@@ -243,6 +243,11 @@ impl PartialCommand {
         if raw.touches_redirect && raw.text.ends_with('}') {
             return Err("it uses an unusual file descriptor");
         }
+        // There is no brace expansion without one of these.
+        if raw.has_brace && (raw.text.contains(',') || raw.text.contains("..")) {
+            let list = raw.expand_lists().filter(|_| is_bash && !self.words.is_empty());
+            return list.ok_or("it contains a brace expansion").map(|list| self.words.extend(list));
+        }
         if self.words.is_empty() {
             if raw.may_be_assignment
                 && let Some((variable, value)) = shell_state::assignment(&raw.text)
@@ -333,11 +338,7 @@ impl PartialCommand {
         if has_document && (inner.is_some() || !here_document::takes_text(&simple)) {
             return Err(HERE_DOCUMENT);
         }
-        let targets = if changes_folder(&simple) {
-            state.changed_folders(&simple, end)?
-        } else {
-            BTreeSet::new()
-        };
+        let targets = state.changed_folders(&simple, end)?;
         match inner {
             Some((line, dialect)) => {
                 state.commands.append(&mut parse_nested(simple, &line, dialect, folders, depth)?);

@@ -232,12 +232,16 @@ impl LineState {
         end == Terminator::Newline || end == Terminator::EndOfLine && !self.is_continued()
     }
 
-    /// The folders that a command changes to if it succeeds: one for each in which it may run.
+    /// The folders that a command changes to if it succeeds: one for each in which it may run, or none if it changes
+    /// no folder.
     pub(super) fn changed_folders(
         &mut self,
         simple: &SimpleCommand,
         end: Terminator,
     ) -> Result<BTreeSet<PathBuf>, Ambiguity> {
+        if !changes_folder(simple) {
+            return Ok(BTreeSet::new());
+        }
         if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
             return Err(UNKNOWN_FOLDER);
         }
@@ -269,7 +273,9 @@ impl LineState {
             }
         }
         self.previous = left;
-        targets.ok_or(UNKNOWN_FOLDER)
+        // Behind the last command it does not matter.
+        let is_last = end == Terminator::EndOfLine && !self.commands.is_empty();
+        targets.or_else(|| is_last.then(BTreeSet::new)).ok_or(UNKNOWN_FOLDER)
     }
 
     /// Goes on to the next command. `targets` has the folders that this one changes to if it succeeds.

@@ -117,6 +117,7 @@ impl Exec {
 
     /// Parses the line for the folder in which it runs. A folder that it goes to may be gone since the last plan.
     fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
+        // A hook may have changed it.
         self.command = bare_command(&self.command);
         let mut script = command::parse_line(&self.command, folder, roots);
         let is_coded = self.script.get().is_none()
@@ -512,7 +513,7 @@ pub(super) fn command_outcome(
     let unreadable = output.matches(char::REPLACEMENT_CHARACTER).count();
     if output.len() > MAX_UNREADABLE && unreadable * 10 > output.chars().count() {
         output.truncate(text::floor(&output, MAX_UNREADABLE));
-        output.push_str("\n[The rest is left out: it is no text. Use file, strings or xxd.]\n");
+        output.push_str("\n[The rest is left out: it is no text. Use read_file, strings or xxd.]\n");
     }
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");

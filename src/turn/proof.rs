@@ -15,7 +15,6 @@ use turnwright_store::{ProofWord, TurnFacts};
 use turnwright_types::effect::ToolKind;
 use turnwright_types::hash::std_hash;
 use turnwright_types::message::{Arguments, ToolMessage};
-use turnwright_types::shell_script::bare_command;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 
@@ -261,7 +260,7 @@ impl Ledger {
     pub(super) fn command_line(&self, name: &str, arguments: &Arguments) -> Option<String> {
         let Arguments::Object(arguments) = arguments else { return None };
         if name == COMMAND_TOOL {
-            return arguments.get("command")?.as_str().map(bare_command);
+            return arguments.get("command")?.as_str().map(str::to_owned);
         }
         let id = arguments.get("id").filter(|_| name == OUTPUT_TOOL)?.as_str()?;
         let number = id.trim().trim_start_matches('p');

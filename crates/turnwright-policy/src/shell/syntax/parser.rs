@@ -381,8 +381,9 @@ pub(in crate::shell) fn redirect(
     only_appends: bool,
 ) -> Result<Option<Redirect>, Ambiguity> {
     match path {
-        "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" => Ok(None),
-        "/dev/fd/0" | "/dev/fd/1" | "/dev/fd/2" => Ok(None),
+        // Written to, it is the file that is read.
+        "/dev/stdin" | "/dev/fd/0" if !is_write => Ok(None),
+        "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/fd/1" | "/dev/fd/2" => Ok(None),
         _ if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") => {
             Err("it opens a network connection")
         }

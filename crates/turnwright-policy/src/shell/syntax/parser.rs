@@ -223,15 +223,18 @@ impl PartialCommand {
                     number = Some(raw.text == "1");
                 }
                 Token::Word(raw) => self.add_word(raw, lexer.is_bash)?,
+                // Written to as `/dev/fd/2`, that file is opened again.
+                Token::HereDocument | Token::Redirect(RedirectKind::Read) if number.is_some() => {
+                    return Err("it uses an unusual file descriptor");
+                }
                 Token::Redirect(kind) => {
                     let is_input = matches!(kind, RedirectKind::Read | RedirectKind::HereString);
                     let is_stdout = number.take().unwrap_or(!is_input);
                     self.add_redirect(kind, is_stdout, &lexer.next()?)?;
                 }
-                Token::HereDocument if number.is_none() => {
+                Token::HereDocument => {
                     (self.has_redirect, self.has_document) = (true, true);
                 }
-                Token::HereDocument => return Err("it uses an unusual file descriptor"),
                 Token::RedirectBoth => {
                     self.add_redirect(RedirectKind::Write, true, &lexer.next()?)?;
                 }

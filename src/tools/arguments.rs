@@ -178,7 +178,8 @@ pub(super) fn understood<T: Tool>(args: Value) -> Value {
         Ok((_, ignored)) if ignored.is_empty() => args,
         _ => repair_arguments(args, &spec::<T>().parameters),
     };
-    if let Some(Value::String(line)) = known.get_mut("command").filter(|_| T::NAME == COMMAND_TOOL) {
+    if let Some(Value::String(line)) = known.get_mut("command").filter(|_| T::NAME == COMMAND_TOOL)
+    {
         *line = bare_command(line);
     }
     known

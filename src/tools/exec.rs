@@ -513,7 +513,8 @@ pub(super) fn command_outcome(
     let unreadable = output.matches(char::REPLACEMENT_CHARACTER).count();
     if output.len() > MAX_UNREADABLE && unreadable * 10 > output.chars().count() {
         output.truncate(text::floor(&output, MAX_UNREADABLE));
-        output.push_str("\n[The rest is left out: it is no text. Use read_file, strings or xxd.]\n");
+        output
+            .push_str("\n[The rest is left out: it is no text. Use read_file, strings or xxd.]\n");
     }
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");

@@ -15,6 +15,7 @@ use super::Tool;
 use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::shell_script::bare_command;
 use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
 
@@ -173,10 +174,15 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T, Vec<String>), 
 
 /// The arguments from which [`parse_arguments`] makes a call.
 pub(super) fn understood<T: Tool>(args: Value) -> Value {
-    match read::<T>(args.clone()) {
+    let mut known = match read::<T>(args.clone()) {
         Ok((_, ignored)) if ignored.is_empty() => args,
         _ => repair_arguments(args, &spec::<T>().parameters),
+    };
+    if let Some(Value::String(line)) = known.get_mut("command").filter(|_| T::NAME == COMMAND_TOOL)
+    {
+        *line = bare_command(line);
     }
+    known
 }
 
 /// An unknown argument, with the known one that it is most like and that was not sent.

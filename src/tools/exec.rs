@@ -27,7 +27,7 @@ use turnwright_types::effect::{
 use turnwright_types::look_alike::without_entities;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::shell_script::SimpleCommand;
+use turnwright_types::shell_script::{SimpleCommand, bare_command};
 use turnwright_types::text::{self, format_bytes};
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{CommandSpec, EndReason, Job, JobEnd, OutputExcerpt, dialect};
@@ -77,6 +77,8 @@ const ADVICE: [(&str, &str, &str); 4] = [
     ("timeout ", "timeout: command not found", "[Give this tool a timeout instead, in seconds.]"),
 ];
 
+/// The bytes that are shown of output of which a tenth of the characters cannot be read: it costs more than text.
+const MAX_UNREADABLE: usize = 1_000;
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -115,6 +117,8 @@ impl Exec {
 
     /// Parses the line for the folder in which it runs. A folder that it goes to may be gone since the last plan.
     fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
+        // A hook may have changed it.
+        self.command = bare_command(&self.command);
         let mut script = command::parse_line(&self.command, folder, roots);
         let is_coded = self.script.get().is_none()
             && script.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
@@ -146,8 +150,7 @@ pub(super) fn sleeps(arguments: &Value) -> bool {
 pub(super) fn seconds(seconds: Option<u64>, millis: Option<u64>, most: u64) -> Option<u64> {
     match seconds {
         Some(number) if number > most && number.is_multiple_of(1_000) => Some(number / 1_000),
-        Some(number) => Some(number),
-        None => millis.map(|millis| millis.div_ceil(1_000)),
+        _ => seconds.or(millis.map(|millis| millis.div_ceil(1_000))),
     }
 }
 
@@ -293,7 +296,6 @@ impl Tool for Exec {
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
         add_advice(&self, &mut outcome, &ctx.env);
-        add_unsaved_note(&mut outcome, &ctx.env);
         Ok(outcome)
     }
 }
@@ -323,8 +325,8 @@ pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &Too
     }
 }
 
-/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, and what helps
-/// against a failure that is known.
+/// Says how jobs are stopped, if a command has missed one or may have killed its own shell instead, what helps
+/// against a failure that is known, and which files the editor has changed and not saved, which it has not seen.
 fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
     for (line, output, advice) in ADVICE {
         if !outcome.ok && args.command.contains(line) && outcome.text.contains(output) {
@@ -340,18 +342,14 @@ fn add_advice(args: &Exec, outcome: &mut ToolOutcome, env: &ToolEnv) {
             env.jobs.describe()
         ));
     }
-}
-
-/// Says which files the editor has changed and not saved, as the command has not seen that.
-fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
     let unsaved = env.files.unsaved_note(None, "commands do");
     if !unsaved.is_empty() {
         outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
     }
 }
 
-/// Waits for a command as long as its call may, and shows its output. Asks about the hosts that it wants to reach
-/// meanwhile, which takes none of its time.
+/// Waits for a command as long as its call may, for one in the background until it has nothing to say, and shows its
+/// output. Asks about the hosts that it wants to reach meanwhile, which takes none of its time.
 async fn wait_and_ask(
     (job, in_background): (&Arc<Job>, bool),
     limit: Duration,
@@ -364,7 +362,8 @@ async fn wait_and_ask(
         let question = tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => return job.stop_for_user(),
-            () = wait_for(job, in_background) => return,
+            () = job.wait_until_quiet(QUIET_PERIOD), if in_background => return,
+            _ = job.wait_for_end(), if !in_background => return,
             () = sleep_until(due) => return,
             question = HostQuestions::next(questions) => question,
             () = live.follow(job) => return,
@@ -384,15 +383,6 @@ async fn wait_and_ask(
         // Also if the question was withdrawn.
         live.show_again(CallView::new(escape_hidden(job.command()), Exec::KIND));
         due += began.elapsed();
-    }
-}
-
-/// Waits for the end of a command, or until one in the background has nothing to say.
-async fn wait_for(job: &Job, in_background: bool) {
-    if in_background {
-        job.wait_until_quiet(QUIET_PERIOD).await;
-    } else {
-        job.wait_for_end().await;
     }
 }
 
@@ -503,10 +493,9 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         let stopped = "What it left running in the background was stopped";
         outcome.content.push(CallContent::Text(stopped.to_owned()));
     }
-    if cancelled {
-        outcome.content.push(CallContent::Text("Cancelled".to_owned()));
-    } else if !ok {
-        outcome.content.push(CallContent::Text(format!("Failed: {how}")));
+    if !ok {
+        let state = if cancelled { "Cancelled".to_owned() } else { format!("Failed: {how}") };
+        outcome.content.push(CallContent::Text(state));
     }
     outcome
 }
@@ -520,7 +509,13 @@ pub(super) fn command_outcome(
     head: &str,
     notes: Vec<String>,
 ) -> ToolOutcome {
-    let OutputExcerpt { text: output, omission } = job.take_output();
+    let OutputExcerpt { text: mut output, omission } = job.take_output();
+    let unreadable = output.matches(char::REPLACEMENT_CHARACTER).count();
+    if output.len() > MAX_UNREADABLE && unreadable * 10 > output.chars().count() {
+        output.truncate(text::floor(&output, MAX_UNREADABLE));
+        output
+            .push_str("\n[The rest is left out: it is no text. Use read_file, strings or xxd.]\n");
+    }
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");
     if !omission.is_empty() {

@@ -87,11 +87,8 @@ impl ExecOutput {
             let effects = [Effect::Exec(Box::new(command))];
             let decision = decide(&rules, Mode::Full, &Grants::default(), &effects);
             let mut reasons = Vec::new();
-            for finding in decision.findings {
-                if finding.verdict != Verdict::Allow {
-                    add_new(&mut reasons, finding.reason);
-                }
-            }
+            let denied = decision.findings.into_iter().filter(|one| one.verdict != Verdict::Allow);
+            denied.for_each(|finding| add_new(&mut reasons, finding.reason));
             (effects, (reasons, stakes))
         };
         let (effects, harm) = judge(input);
@@ -114,6 +111,11 @@ impl Tool for ExecOutput {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
         env.shared.rules.get().look_at_sandbox();
+        // Control-C, of which only a terminal makes a signal.
+        if self.input().is_some_and(|input| ["\u{3}", "^C", "C-c"].contains(&input.trim_end())) {
+            self.input = None;
+            self.signal.get_or_insert(Signal::Int);
+        }
         let job = self.id();
         self.is_unconfined = env.shared.guard.is_unconfined(&job);
         self.has_extra_access = env.shared.guard.has_extra_access(&job);
@@ -211,15 +213,9 @@ fn line(input: &str) -> Vec<u8> {
 }
 
 async fn wait(job: &Job, args: &ExecOutput, ctx: &ToolCtx) {
-    let news = async {
-        if args.signal.is_some() {
-            // The remaining output is returned together with the exit code.
-            job.wait_for_end().await;
-        } else {
-            job.wait_until_quiet(QUIET_PERIOD).await;
-        }
-    };
-    let waiting = timeout(args.wait(), news);
+    // After a signal, the remaining output is returned together with the exit code.
+    let quiet = if args.signal.is_some() { Duration::MAX } else { QUIET_PERIOD };
+    let waiting = timeout(args.wait(), job.wait_until_quiet(quiet));
     ctx.cancel.run_until_cancelled(waiting).await;
 }
 
@@ -231,6 +227,9 @@ fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
         return outcome;
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
-    let notes = if job.has_new_output() { Vec::new() } else { vec!["(no new output)".to_owned()] };
+    // `rg x` and `cat` read it, and it never ends.
+    let hint = (job.bytes() == 0).then_some("(If it waits on stdin, input \"\\u0004\" ends that.)");
+    let quiet = (!job.has_new_output()).then_some("(no new output)");
+    let notes = hint.into_iter().chain(quiet).map(str::to_owned).collect();
     command_outcome(job, (true, None), &how, &format!("[{how}]"), notes)
 }

@@ -18,8 +18,7 @@ use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_lsp::LanguageServers;
 use turnwright_policy::permission::{AuditLog, Mode, PolicyRules, SharedMode};
-use turnwright_recording::Recorder;
-use turnwright_recording::outside::Outside;
+use turnwright_recording::outside::{Outside, RealMachine};
 use turnwright_store::{CallOutcome, SessionLog};
 use turnwright_types::client::{Client, ClientTerminals};
 use turnwright_types::effect::{CallContent, CallView, fenced};
@@ -305,7 +304,7 @@ impl Default for ProcessShared {
             web: WebFetcher::default(),
             search: SharedValue::default(),
             opened_places: Arc::default(),
-            outside: Arc::new(Recorder::default()),
+            outside: Arc::new(RealMachine),
         }
     }
 }

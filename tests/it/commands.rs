@@ -157,6 +157,22 @@ fn progress_lines_keep_their_last_state_and_repeated_lines_their_count() {
 
 #[test]
 #[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn a_command_in_a_fence_or_with_carriage_returns_runs_as_it_is_meant() {
+    for command in ["```bash\necho hi\n```", "true\r\necho hi\r\n"] {
+        let (_, result) = run(TestAgent::builder(), command);
+        assert_eq!(output(&result), "hi\n", "{command:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn of_output_that_is_no_text_only_the_beginning_is_shown() {
+    let (_, result) = run(TestAgent::builder(), "head -c 20000 /dev/urandom");
+    assert!(result.len() < 2_000 && result.contains("it is no text"), "{result}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_command_has_no_input_no_terminal_and_no_sockets_of_the_agent() {
     let command = "cat; read x; echo \"read: $?\"; \
                    (: < /dev/tty) 2>/dev/null && echo terminal; \

@@ -83,6 +83,34 @@ fn a_signal_ends_a_job_with_all_its_processes() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "there are no signals")]
+fn control_c_as_input_interrupts_a_job() {
+    let mut agent = agent();
+    for (number, input) in ["\u{3}", "^C\n"].into_iter().enumerate() {
+        background(&mut agent, "sleep 632.25");
+        let id = format!("p{}", number + 1);
+        let arguments = json!({ "id": id, "input": input, "wait": 20 });
+        let end = call(&mut agent, "exec_output", &arguments);
+        assert!(end.starts_with("[killed by SIGINT · "), "{end}");
+    }
+    assert_eq!(cards::questions(&agent), 2, "the agent asked before ending its own job");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "its command is a script of sh")]
+fn for_a_job_that_has_printed_nothing_the_model_is_told_how_to_end_its_stdin() {
+    let mut agent = agent();
+    background(&mut agent, "cat; echo over");
+    let quiet = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
+    assert!(quiet.contains("\"\\u0004\"") && quiet.ends_with("(no new output)"), "{quiet}");
+    let arguments = json!({ "id": "p1", "input": "\u{4}", "wait": 20 });
+    let end = call(&mut agent, "exec_output", &arguments);
+    assert!(end.ends_with("]\nover\n"), "{end}");
+    let later = call(&mut agent, "exec_output", &json!({ "id": "p1", "wait": 0 }));
+    assert!(!later.contains("stdin"), "{later}");
+}
+
+#[test]
 #[cfg_attr(windows, ignore = "its command is a script of sh")]
 fn a_job_gets_input_after_a_permission_request() {
     let mut agent = agent();

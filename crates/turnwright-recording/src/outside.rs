@@ -125,6 +125,12 @@ pub trait Outside: Debug + Send + Sync {
     }
 }
 
+/// The machine that this process runs on.
+#[derive(Debug)]
+pub struct RealMachine;
+
+impl Outside for RealMachine {}
+
 /// The question that a tool has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerKind {

@@ -13,6 +13,23 @@ pub enum ShellDialect {
     Cmd,
 }
 
+/// The command that a model means: without a fence of Markdown around it, whose backticks a shell would run, and
+/// without carriage returns if each of its lines ends with one, the first not within quotes. Its own bare command is
+/// the same.
+pub fn bare_command(text: &str) -> String {
+    let fenced = text.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let code = match fenced.and_then(|rest| rest.split_once('\n')) {
+        Some((tag, code)) if !tag.contains(' ') && !code.contains("```") => code.trim_end(),
+        _ => text,
+    };
+    let first = code.lines().next().unwrap_or_default();
+    let is_in_quotes = ['\'', '"'].into_iter().any(|quote| first.matches(quote).count() % 2 == 1);
+    if is_in_quotes || code.replace("\r\n", "").contains(['\r', '\n']) {
+        return code.to_owned();
+    }
+    code.replace("\r\n", "\n")
+}
+
 /// A command that checks the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
@@ -104,5 +121,32 @@ impl SimpleCommand {
     /// Returns true if the shell opens a file for it to write.
     pub fn writes_file(&self) -> bool {
         self.redirects.iter().any(|redirect| redirect.is_write)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_and_the_carriage_returns_of_all_lines_are_no_part_of_a_command() {
+        for (text, command) in [
+            ("```bash\necho hi\n```", "echo hi"),
+            ("```\ncd a\nmake\n```\n", "cd a\nmake"),
+            ("ls\r\ncat <<EOF\r\nx\r\nEOF\r\n", "ls\ncat <<EOF\nx\nEOF\n"),
+            ("```sh\r\nls\r\n```", "ls"),
+            ("```sh\r\ncd a\r\nls\r\n```\r\n", "cd a\nls"),
+            ("```sh\ncd a\r\nls\n```", "cd a\nls"),
+            // Texts with carriage returns, commands in backticks, and a file with fences.
+            ("printf 'HEAD /\r\n\r\n' | nc a 80", "printf 'HEAD /\r\n\r\n' | nc a 80"),
+            ("a\r\r\nb\r\n", "a\r\r\nb\r\n"),
+            ("cat > a <<EOF\nx\r\nEOF\n", "cat > a <<EOF\nx\r\nEOF\n"),
+            ("echo `date`", "echo `date`"),
+            ("```x y\nls\n```", "```x y\nls\n```"),
+            ("```\na\n```\nb\n```\nc\n```", "```\na\n```\nb\n```\nc\n```"),
+        ] {
+            assert_eq!(bare_command(text), command, "{text:?}");
+            assert_eq!(bare_command(command), command);
+        }
     }
 }

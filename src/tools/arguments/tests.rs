@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
+use crate::tools::exec::Exec;
 use crate::tools::{CallPlan, CallSite, ToolAnswer, ToolCtx};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind};
@@ -205,6 +206,16 @@ fn numbers_of_lines_are_repaired_only_where_there_are_lines() {
     assert_eq!(repaired, json!({ "offset": 2, "other": "3" }));
     // Tools of other servers may expect any type.
     assert_eq!(repair_arguments(sent.clone(), &json!({ "type": "object" })), sent);
+}
+
+#[test]
+fn everything_that_looks_at_a_command_sees_it_without_its_fence() {
+    for sent in [
+        json!({ "command": "```sh\r\nls\r\n```" }),
+        json!({ "arguments": { "cmd": "```\nls\n```" } }),
+    ] {
+        assert_eq!(understood::<Exec>(sent.clone()), json!({ "command": "ls" }), "{sent}");
+    }
 }
 
 #[test]

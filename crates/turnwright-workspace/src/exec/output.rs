@@ -100,15 +100,10 @@ fn count_lines(bytes: impl Iterator<Item = u8>) -> u64 {
 
 /// A number with its thousands separated.
 fn with_thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
+    match number {
+        0..=999 => number.to_string(),
+        _ => format!("{} {:03}", with_thousands(number / 1_000), number % 1_000),
     }
-    text
 }
 
 /// Output that was cut to a readable size.

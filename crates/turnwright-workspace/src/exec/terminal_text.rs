@@ -13,6 +13,9 @@ const MAX_PIECE: usize = 4 * 1024;
 const MAX_STRING_CHARS: usize = 4 * 1024;
 /// The most lines that a program draws again and again.
 const MAX_ROWS: usize = 100;
+/// Stands for the first carriage return within a line: what was added to a line of a file with CRLF follows one, and
+/// hides nothing.
+const RETURN_MARK: char = '␍';
 
 /// The position within an escape sequence.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,8 +40,10 @@ pub(super) struct TerminalCleaner {
     decoder: LineDecoder,
     state: EscapeState,
     line: String,
-    /// After a carriage return: the next text replaces the line.
+    /// After a carriage return: the next text replaces the line, or follows it behind [`RETURN_MARK`].
     after_return: bool,
+    /// A program draws the line: what it has drawn before does not count.
+    is_redrawn: bool,
     /// The lines that are drawn again since the cursor was moved up, without their ends. The place of `line`
     /// is empty, and so are lines that are not drawn again.
     rows: Vec<String>,
@@ -92,7 +97,7 @@ impl TerminalCleaner {
     pub(super) fn is_at_start(&self) -> bool {
         let is_plain = matches!(self.state, EscapeState::Plain) && !self.after_return;
         let holds_nothing = self.rows.is_empty() && self.incomplete.is_empty();
-        is_plain && self.line.is_empty() && holds_nothing
+        is_plain && self.line.is_empty() && holds_nothing && !self.is_redrawn
     }
 
     /// The incomplete last line. What is not UTF-8 in it is decoded as well as its beginning allows.
@@ -133,8 +138,12 @@ impl TerminalCleaner {
         if text.is_empty() {
             return;
         }
-        if std::mem::take(&mut self.after_return) {
-            self.line.clear();
+        if std::mem::take(&mut self.after_return) && !self.line.is_empty() {
+            if std::mem::replace(&mut self.is_redrawn, true) {
+                self.line.clear();
+            } else {
+                self.line.push(RETURN_MARK);
+            }
         }
         self.line.push_str(text);
         let mut start = 0;
@@ -154,6 +163,7 @@ impl TerminalCleaner {
                 self.end_redrawing(sink);
                 self.line = last;
                 self.after_return = false;
+                self.is_redrawn = false;
                 self.line.push('\n');
                 sink(&self.line);
                 self.line.clear();
@@ -171,6 +181,7 @@ impl TerminalCleaner {
     /// Follows a movement of the cursor, or an erasure, by which a program draws lines again.
     fn move_cursor(&mut self, command: char, number: usize) {
         let lines = number.max(1);
+        self.is_redrawn |= "ABDEFGJK".contains(command);
         match command {
             'A' | 'F' if lines <= MAX_ROWS && self.rows.len() <= MAX_ROWS => {
                 let missing = lines.saturating_sub(self.row);
@@ -366,14 +377,30 @@ mod tests {
     fn only_the_last_state_of_a_redrawn_line_is_left() {
         for (raw, text) in [
             ("10%\r50%\r100%\ndone", "100%\ndone"),
-            ("10%\r100%", "100%"),
+            ("10%\r50%\r100%", "100%"),
+            ("10%\u{1b}[K\r100%\u{1b}[K", "100%"),
             ("dos\r\nline\r\n", "dos\nline\n"),
             ("dos\r\r\n", "dos\n"),
             ("last\r", "last"),
             ("10%\r\u{1b}[K100%\r\u{1b}[K\n", "100%\n"),
-            ("a long state\rok\n", "ok\n"),
+            ("a long state\r             \rok\n", "ok\n"),
         ] {
             assert_eq!(clean([raw.as_bytes()]), text, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_added_to_a_line_that_ends_with_a_carriage_return_does_not_replace_it() {
+        for (raw, text) in [
+            ("name.txt\r: missing\r\nb\r: found\r\n", "name.txt␍: missing\nb␍: found\n"),
+            ("a1\r,b1\r\n", "a1␍,b1\n"),
+            ("\rtext\r\n", "text\n"),
+            ("1%\r2%\r3%\na\rb\n", "3%\na␍b\n"),
+            ("\u{1b}[1mbold\u{1b}[0m\r: ok\n", "bold␍: ok\n"),
+            ("\u{1b}[K1\ny\ny\ny\na\rb\n", "1\ny\ny\ny\na␍b\n"),
+        ] {
+            assert_eq!(clean([raw.as_bytes()]), text, "{raw:?}");
+            assert_eq!(clean(raw.as_bytes().chunks(1)), text, "{raw:?}");
         }
     }
 

@@ -405,7 +405,7 @@ mod tests {
             ("exec('=x')", "exec('=x')"),
             ("exec('/my bin/x' a)", "exec('/my bin/x' a)"),
             ("exec(=awk -F | x=y)", "exec(=awk -F '|' x=y)"),
-            ("exec(./a=b '|' 'x | y')", "exec(./a=b '|' 'x | y')"),
+            ("exec(./a=b '|')", "exec(./a=b '|')"),
             ("read(/src/**)", "read(/src/**)"),
             ("read", "read"),
             ("edit(//**/.env)", "edit(//**/.env)"),

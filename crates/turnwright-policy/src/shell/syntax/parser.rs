@@ -223,15 +223,18 @@ impl PartialCommand {
                     number = Some(raw.text == "1");
                 }
                 Token::Word(raw) => self.add_word(raw, lexer.is_bash)?,
+                // Written to as `/dev/fd/2`, that file is opened again.
+                Token::HereDocument | Token::Redirect(RedirectKind::Read) if number.is_some() => {
+                    return Err("it uses an unusual file descriptor");
+                }
                 Token::Redirect(kind) => {
                     let is_input = matches!(kind, RedirectKind::Read | RedirectKind::HereString);
                     let is_stdout = number.take().unwrap_or(!is_input);
                     self.add_redirect(kind, is_stdout, &lexer.next()?)?;
                 }
-                Token::HereDocument if number.is_none() => {
+                Token::HereDocument => {
                     (self.has_redirect, self.has_document) = (true, true);
                 }
-                Token::HereDocument => return Err("it uses an unusual file descriptor"),
                 Token::RedirectBoth => {
                     self.add_redirect(RedirectKind::Write, true, &lexer.next()?)?;
                 }
@@ -381,7 +384,9 @@ pub(in crate::shell) fn redirect(
     only_appends: bool,
 ) -> Result<Option<Redirect>, Ambiguity> {
     match path {
-        "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" => Ok(None),
+        // Written to, it is the file that is read.
+        "/dev/stdin" | "/dev/fd/0" if !is_write => Ok(None),
+        "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/fd/1" | "/dev/fd/2" => Ok(None),
         _ if path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/") => {
             Err("it opens a network connection")
         }

@@ -73,7 +73,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("terraform").network(NetworkUse::Subcommand("init apply plan destroy")).dangers(STACK),
     program("tofu pulumi cdk").dangers(STACK),
     program("helmfile sst terragrunt").grant(Grant::Exact).dangers(STACK),
-    program("firebase kamal neonctl netlify sam serverless sls supabase turso vault vercel wrangler")
+    program("neonctl turso").grant(Grant::Exact).dangers(REMOTE),
+    program("firebase kamal netlify sam serverless sls supabase vault vercel wrangler")
         .grant(Grant::Exact)
         .dangers(REMOTE),
     program("ansible ansible-playbook").grantable_prefixes(&[]),

@@ -209,7 +209,8 @@ impl Ledger {
             let proof = if is_empty { proof.min(Proof::Thin) } else { proof };
             self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
             // A test that is not there has not failed.
-            if ok || !NOT_THERE.split('|').any(|part| result.text.contains(part)) {
+            let has_failure = result.text.to_ascii_lowercase().contains("fail");
+            if ok || has_failure || !NOT_THERE.split('|').any(|part| result.text.contains(part)) {
                 self.note_run(line, proof, ok);
             }
         }
@@ -323,7 +324,12 @@ fn checking_word(command: &SimpleCommand) -> Option<&str> {
 /// Returns true if a line may test the project, and false if it only builds or checks it; `None` if it does neither.
 fn is_test_run(line: &str) -> Option<bool> {
     let commands = shell::parse(line, dialect()).commands;
-    commands.iter().filter_map(checking_word).map(|word| is_in(TESTS, word)).max()
+    let tests = commands.iter().filter_map(|command| {
+        let word = checking_word(command)?;
+        let is_gradle = program_name(command).starts_with("gradle");
+        Some(is_in(TESTS, word) || is_gradle && is_in("build check", word))
+    });
+    tests.max()
 }
 
 /// Returns true if a line hides the failure of a check, as `cargo test | tail` does. A line that shows or handles the

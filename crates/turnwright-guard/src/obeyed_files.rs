@@ -195,7 +195,7 @@ pub fn named_programs(folder: &Path) -> Vec<String> {
 }
 
 /// Returns the places in the protected roots to which links at protected paths lead, and the files to which links
-/// directly in protected folders lead, relative to their root: `scripts/check` for a hook that is a link. Blocks.
+/// in protected folders lead, relative to their root: `scripts/check` for a hook that is a link. Blocks.
 pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
     let roots = protected.roots();
     let real_paths = RealPaths::default();
@@ -213,9 +213,7 @@ pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
         // A link to the project, or above it, does not make its links hooks.
         let place = real.filter(|real| !roots.iter().any(|root| root.starts_with(real)));
         let Some(place) = place else { continue };
-        let entries = fs::read_dir(&place).into_iter().flatten().take(MAX_ENTRIES).flatten();
-        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-        let files = links.filter_map(|link| real_path(link.path()).ok());
+        let files = links_below(&place).into_iter().filter_map(|link| real_path(link).ok());
         // No program runs Markdown, and commands may change the instructions of agents.
         let obeyed = files.filter(|file| file.is_file() && file.extension() != Some("md".as_ref()));
         found.extend(obeyed.chain([place]));
@@ -229,6 +227,24 @@ pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
         .iter()
         .flat_map(|place| roots.iter().filter_map(move |root| place.strip_prefix(root).ok()));
     below.map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+/// Returns the links in a folder and in those below it. After many entries, no more are looked at.
+fn links_below(place: &Path) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    let mut folders = vec![place.to_owned()];
+    let mut left = MAX_ENTRIES;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().take(left).flatten() {
+            left -= 1;
+            match entry.file_type() {
+                Ok(kind) if kind.is_symlink() => links.push(entry.path()),
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    links
 }
 
 fn without_comment(line: &str) -> &str {
@@ -325,11 +341,11 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let root = real_path(folder.path()).unwrap();
-        let folders = ".claude .git/hooks .venv/bin code node_modules skills team/.zed";
+        let folders = ".claude/hooks .git/hooks .venv/bin code node_modules skills team/.zed";
         for place in folders.split(' ') {
             fs::create_dir_all(root.join(place)).unwrap();
         }
-        for file in ["README.md", "code/settings.json", "hook", "mcp", "node_modules/x", "rules"] {
+        for file in ["README.md", "check", "code/settings.json", "hook", "mcp", "node_modules/x", "rules"] {
             fs::write(root.join(file), "").unwrap();
         }
         for (link, target) in [
@@ -344,6 +360,7 @@ mod tests {
             (".git/hooks/pre-push", "../../node_modules/x"),
             (".helix", "nowhere"),
             (".husky", "/"),
+            (".claude/hooks/check", "../../check"),
             (".mcp.json", "mcp"),
             (".venv/bin/tool", "../../README.md"),
             (".vscode", "code"),
@@ -355,7 +372,7 @@ mod tests {
         }
         let mut found = behind_links(&ProtectedPaths::new(vec![root], Vec::new()));
         found.retain(|path| !path.starts_with("code/") || path == "code/tasks.json");
-        assert_eq!(found, ["code/tasks.json", "hook", "mcp", "rules"]);
+        assert_eq!(found, ["check", "code/tasks.json", "hook", "mcp", "rules"]);
     }
 
     #[test]

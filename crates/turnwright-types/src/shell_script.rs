@@ -19,7 +19,7 @@ pub enum ShellDialect {
 pub fn bare_command(text: &str) -> String {
     let fenced = text.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let code = match fenced.and_then(|rest| rest.split_once('\n')) {
-        Some((tag, code)) if !tag.contains(' ') && !code.contains("```") => code.trim_end(),
+        Some((tag, code)) if !tag.contains([' ', '`']) && !code.contains("```") => code.trim_end(),
         _ => text,
     };
     let first = code.lines().next().unwrap_or_default();

@@ -33,7 +33,10 @@ pub fn real_path(path: impl AsRef<Path>) -> io::Result<PathBuf> {
 fn usual_path(real: &Path) -> Option<PathBuf> {
     let below = real.strip_prefix("/System/Volumes/Data").ok()?;
     let first = below.iter().next()?.to_str()?;
-    ["Users", "Volumes", "opt", "private"].contains(&first).then(|| Path::new("/").join(below))
+    let is_linked = ["Applications", "Library", "Users", "Volumes", "cores", "opt", "private"]
+        .contains(&first)
+        || below.starts_with("usr/local");
+    is_linked.then(|| Path::new("/").join(below))
 }
 
 /// Returns the system's result, or the path as it is written if its disk cannot tell the names of open files, as those

@@ -284,17 +284,25 @@ fn a_test_that_fails_is_not_made_up_for_by_a_build_or_a_linter() {
         ("pytest", "./check.sh", ProofWord::Green),
         ("mypy .", "ruff check .", ProofWord::Green),
         ("make test", "make", ProofWord::Green),
+        ("./gradlew test", "./gradlew build", ProofWord::Green),
+        ("./gradlew check", "./gradlew lint", ProofWord::Red),
     ] {
         let mut ledger = Ledger::default();
         note(&mut ledger, "exec", failed, "[exit 1", false);
         note(&mut ledger, "exec", line, "[exit 0", false);
         assert_eq!(ledger.proof(), expected, "{failed}, then {line}");
     }
-    // There was no such test.
-    let mut ledger = Ledger::default();
-    note(&mut ledger, "exec", "npm test", "[exit 1 · 0.1 s]\nMissing script: \"test\"", false);
-    note(&mut ledger, "exec", "npm run build", "[exit 0", false);
-    assert_eq!(ledger.proof(), ProofWord::Green);
+    for (output, expected) in [
+        // There was no such test.
+        ("[exit 1 · 0.1 s]\nMissing script: \"test\"", ProofWord::Green),
+        // One part of the project has no tests.
+        ("[exit 1 · 0.1 s]\nMissing script: \"test\"\n3 failed", ProofWord::Red),
+    ] {
+        let mut ledger = Ledger::default();
+        note(&mut ledger, "exec", "npm test", output, false);
+        note(&mut ledger, "exec", "npm run build", "[exit 0", false);
+        assert_eq!(ledger.proof(), expected, "{output}");
+    }
 }
 
 #[test]

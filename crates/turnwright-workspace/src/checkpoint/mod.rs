@@ -412,13 +412,16 @@ fn files_to_copy(
     repositories: &[Arc<Repository>],
     converted: &ConvertedFiles,
 ) -> Vec<UncopiedFile> {
+    // A command may delete a folder together with the repository in it.
+    let lasting: Vec<_> =
+        repositories.iter().filter(|one| snapshot.get(&one.top).is_none()).collect();
     let mut wanted = Vec::new();
     for (folder, listing) in snapshot.folders_since(previous) {
         if snapshot.is_version_control(folder) {
             continue;
         }
         let mut indexed: Vec<_> =
-            repositories.iter().filter_map(|repository| repository.folder(folder)).collect();
+            lasting.iter().filter_map(|repository| repository.folder(folder)).collect();
         for (index, (name, stat)) in listing.entries.iter().enumerate() {
             let is_wanted = match stat_kind(stat) {
                 StatKind::Folder => false,

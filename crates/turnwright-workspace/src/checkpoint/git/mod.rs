@@ -65,7 +65,7 @@ pub(super) struct Repository {
     /// The folder for which it was opened.
     root: PathBuf,
     /// The root of the working tree.
-    top: PathBuf,
+    pub(super) top: PathBuf,
     pub(super) index: index::Index,
     index_file: PathBuf,
     /// The modification time of the index when it was read.

@@ -235,6 +235,26 @@ fn contents_are_read_from_repositories_below_the_folder() {
     }
 }
 
+/// A command may delete it with its folder, to clone it anew.
+#[test]
+fn files_of_a_repository_below_the_folder_are_kept_in_case_it_is_deleted() {
+    let Some(repo) = TestRepository::new() else { return };
+    repo.write("a.txt", "one");
+    repo.git("add .");
+    let tracker = ChangeTracker::default();
+    let roots = Roots::new(repo.top.parent().unwrap()).unwrap();
+    tracker.watch(&roots, ObeyedFiles::default(), GitSettings::default(), Vec::new());
+    let before = tracker.baseline(&Arc::default()).unwrap();
+    fs::remove_dir_all(&repo.top).unwrap();
+    let changes = tracker.changes_since(&before, false);
+    let deleted = changes.files.iter().find(|change| change.path.ends_with("a.txt")).unwrap();
+    assert!(
+        matches!(deleted.before, FileState::File { is_kept: true, .. }),
+        "{:?}",
+        deleted.before
+    );
+}
+
 #[test]
 fn ends_of_lines_are_those_of_the_file() {
     for setting in ["core.autocrlf true", "core.autocrlf input", "core.eol crlf", "core.eol lf"] {

@@ -14,12 +14,12 @@ use super::{Script, SimpleCommand, Word};
 use turnwright_types::plain_path::normalize_lexically;
 
 /// Programs that run what follows their options. For a shell that is a script.
-const RUNNERS: WordList = ". arch bash bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently \
-    cpulimit cross-env dash dbus-run-session distrobox-enter distrobox-host-exec dotenv dotenv-cli dumb-init \
-    eatmydata entr env-cmd envdir faketime firejail flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf gtime \
-    gxargs host-spawn hyperfine ksh ld.so linux64 lldb nix-shell npx numactl pnpx proot proxychains proxychains4 \
-    retry rlwrap run0 sandbox-exec script sem setlock sg sh source ssh-agent steam-run su-exec systemd-inhibit \
-    taskpolicy termux-chroot tini torsocks watchexec wsl wsl.exe xcrun xvfb-run zsh";
+const RUNNERS: WordList = ". arch ash bash bear bunx bwrap caffeinate capsh ccache choom chpst chronic concurrently \
+    cpulimit cross-env csh dash dbus-run-session distrobox-enter distrobox-host-exec dotenv dotenv-cli dumb-init \
+    eatmydata entr env-cmd envdir faketime firejail fish flatpak-spawn gchroot gdb genv gnice gnohup gosu gstdbuf \
+    gtime gxargs host-spawn hyperfine ksh ld.so linux64 lldb mksh nix-shell npx numactl pnpx proot proxychains \
+    proxychains4 retry rlwrap run0 sandbox-exec script sem setlock sg sh source ssh-agent steam-run su-exec \
+    systemd-inhibit taskpolicy tcsh termux-chroot tini torsocks watchexec wsl wsl.exe xcrun xvfb-run zsh";
 /// Programs that do so after one of the words below.
 const SUBCOMMAND_RUNNERS: WordList = "asdf aws-vault bun bundle chamber conda devbox devenv direnv distrobox doppler \
     dotenvx fd fdfind flox guix gum hatch infisical jobs launchctl lerna mamba micromamba mise nix nodemon nodenv npm \
@@ -326,7 +326,7 @@ fn started<'a>(program: &str, words: Args<'a>) -> impl Iterator<Item = Args<'a>>
     let mut starts: Vec<usize> = dashes.map(|at| at + 1).into_iter().collect();
     let mut may_be_value = is_in(WITH_OPERAND, program);
     for (at, word) in own.iter().enumerate() {
-        if word.text.starts_with('-') {
+        if word.text.starts_with(['-', '+']) {
             may_be_value = true;
         } else if shell_state::assignment(&word.text).is_none() {
             starts.push(at);

@@ -140,6 +140,8 @@ const MAX_STATES: usize = 64;
 /// Programs whose options may follow their operands, the first of which is no subcommand.
 const WITHOUT_SUBCOMMANDS: WordList =
     "chgrp chmod chown cp curl find ln mv rm rsync scp sed shred tar wget";
+/// What npm takes for `install`.
+const NPM_INSTALL: WordList = "add i in ins inst insta instal isnt isnta isntal isntall";
 /// The most short options in one word. Longer words are names, as in `find -delete`.
 const MAX_SHORT_OPTIONS: usize = 4;
 
@@ -189,6 +191,9 @@ pub(super) fn may_match(words: &[String], exact: bool, command: &SimpleCommand) 
 /// True if a command may match these words, alone or with wrappers that were taken off: `ls` of `nohup sh -c ls` is
 /// also `sh -c ls`. Only the names of wrappers are known, and that a shell had the option `-c`.
 pub(super) fn may_match_whole(words: &[String], exact: bool, command: &SimpleCommand) -> bool {
+    if command.wrappers.is_empty() {
+        return may_match(words, exact, command);
+    }
     let mut whole = command.clone();
     may_match(words, exact, command)
         || command.wrappers.iter().rev().take(MAX_WORDS).any(|name| {
@@ -273,7 +278,7 @@ fn short_options(word: &Word, program: &str) -> Vec<Word> {
         text if is_rm && is_word("--recursive", text) => "-r",
         text if (is_rm || is_same_program("git", program)) && is_word("--force", text) => "-f",
         text if is_word("--no-verify", text) && is_same_program("git", program) => "-n",
-        "add" | "i" | "in" | "ins" if is_same_program("npm", program) => "install",
+        text if is_in(NPM_INSTALL, text) && is_same_program("npm", program) => "install",
         text => text,
     };
     let letters = text.strip_prefix('-').unwrap_or_default();

@@ -68,8 +68,9 @@ fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
 fn only_tells(program: &programs::Program, words: Args<'_>) -> bool {
     const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
     let Some((last, before)) = split_at_dashes(words).0.split_last() else { return false };
-    // They ignore options that they do not know.
-    let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)));
+    // They ignore options that they do not know, as npm does for these.
+    let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)))
+        || programs::names_subcommand(words, "access author dist-tag dist-tags owner");
     is_in(TELLING, &last.text)
         && (!is_lax || last.text.ends_with("help"))
         && before.last().is_none_or(|word| !word.text.starts_with('-') || word.text.contains('='))

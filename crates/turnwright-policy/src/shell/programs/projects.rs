@@ -318,8 +318,8 @@ const PUBLISHING: [&str; 5] =
 fn publishes_package(words: Args<'_>) -> Option<&'static str> {
     let published = names_subcommand(words, "deprecate publish unpublish")
         || PUBLISHING.iter().any(|in_order| has_operands_in_order(words, in_order))
-        || names_subcommand(words, "access dist-tag npm owner tag")
-            && has_word(words, "add grant remove revoke rm set");
+        || names_subcommand(words, "access author dist-tag dist-tags npm owner tag")
+            && has_word(words, "a add d del grant r remove revoke rm s set");
     published.then_some(PUBLISHES)
 }
 

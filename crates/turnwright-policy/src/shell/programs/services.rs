@@ -356,6 +356,8 @@ mod tests {
             "yarn npm publish",
             "yarn npm tag add x@1.0.0 latest",
             "npm dist-tag add x@1.0.0 latest",
+            "npm dist-tags a x@1.0.0 latest",
+            "npm owner add mallory x --dry-run",
             "npm unpublish x@1.0.0",
             "npm deprecate x@1 'use 2'",
             "npm owner add mallory x",

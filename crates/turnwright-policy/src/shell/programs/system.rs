@@ -112,7 +112,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("init").catastrophe(ends_run_level).grantable_prefixes(&[]),
     program("telinit").catastrophe(ends_run_level),
     program("rd rmdir del erase").catastrophe(removes_drive).operand_use(OperandUse::Takes),
-    program("remove-item").catastrophe(removes_drive),
+    program("remove-item Remove-Item ri").catastrophe(removes_drive),
     program("format").catastrophe(formats_drive),
     program("systemctl").catastrophe(stops_system).grantable_prefixes(&[]),
     program("loginctl").catastrophe(stops_system).ruins(&[Danger::Prefix("terminate-", OF_USER)]),

@@ -16,7 +16,7 @@ const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
 const MAX_DEPTH: usize = 8;
 /// The ends of the names of variables whose value other programs run, which may be a line.
 const PROGRAM_VARIABLES: &str =
-    "ASKPASS BROWSER COMMAND EDITOR EXTERNAL_DIFF LESSOPEN PAGER RUNNER SSH VISUAL WRAPPER";
+    "ASKPASS BROWSER COMMAND EDITOR EXTERNAL_DIFF LESSOPEN PAGER RSH RUNNER SSH VISUAL WRAPPER";
 
 /// All commands that can be found in a line, and its other text that could be commands.
 pub(in crate::shell) fn scan(line: &str) -> Script {

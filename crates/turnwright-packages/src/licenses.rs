@@ -98,12 +98,12 @@ fn add_without_file(groups: &mut BTreeMap<String, Group>, package: &Package) -> 
     let Package { name, version, expression, authors, .. } = package;
     let count_same = |group: &Group| {
         let start = format!(" ({expression}, ");
-        group.members.keys().filter(|it| it.contains(&start)).count()
+        group.members.keys().filter(|member| member.contains(&start)).count()
     };
     let most = groups.values_mut().max_by_key(|it| count_same(it)).filter(|it| count_same(it) > 0);
     let group =
         most.ok_or_else(|| format!("no package has the text of {expression} for {name}"))?;
-    let authors = authors.iter().map(|it| format!("by {it}"));
+    let authors = authors.iter().map(|author| format!("by {author}"));
     group.members.insert(format!("{name} {version} ({expression})"), authors.collect());
     Ok(())
 }
@@ -111,7 +111,7 @@ fn add_without_file(groups: &mut BTreeMap<String, Group>, package: &Package) -> 
 /// Returns true if the chosen licence alone is enough.
 fn offers_chosen(expression: &str) -> bool {
     !expression.contains(" AND ")
-        && expression.split([' ', '/', '(', ')']).any(|it| it == CHOSEN_LICENSE)
+        && expression.split([' ', '/', '(', ')']).any(|word| word == CHOSEN_LICENSE)
 }
 
 /// The third-party packages that the program contains on any platform.
@@ -130,9 +130,9 @@ fn packages(workspace: &Path) -> Result<Vec<Package>, Box<dyn Error>> {
     for node in list(&metadata["resolve"]["nodes"]) {
         // The kind is null unless the dependency is for tests or for a build script.
         let is_contained =
-            |it: &Value| list(&it["dep_kinds"]).iter().any(|it| it["kind"].is_null());
+            |need: &Value| list(&need["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
         let dependencies = list(&node["deps"]).into_iter().filter(is_contained);
-        graph.insert(text(&node["id"]), dependencies.map(|it| text(&it["pkg"])).collect());
+        graph.insert(text(&node["id"]), dependencies.map(|need| text(&need["pkg"])).collect());
     }
     let all = list(&metadata["packages"]);
     let root = all.iter().find(|it| it["name"] == "turnwright").ok_or("there is no turnwright")?;
@@ -193,7 +193,7 @@ fn without_copyright(text: &str) -> (String, Vec<String>) {
     };
     let body =
         body.into_iter().skip_while(is_title).map(str::trim_end).collect::<Vec<_>>().join("\n");
-    (body, copyright.into_iter().map(|it| it.trim().to_owned()).collect())
+    (body, copyright.into_iter().map(|line| line.trim().to_owned()).collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One tool of an MCP server as a turn sees it: judged like a built-in tool, and run by the server. The question to
 //! the user says what is sent and to which server, how the server describes the tool, and what has changed. No text
-//! of a server can pass for our own.
+//! from a server can be mistaken for our own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,13 +34,13 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 
 /// Maximum length of an argument in a title.
 const MAX_HINT_CHARS: usize = 40;
-/// Argument names in an error message.
+/// Maximum number of argument names in an error message.
 const MAX_NAMED_ARGUMENTS: usize = 12;
 
-/// For the model, if the snapshot of the protected files has failed.
+/// Tells the model that the snapshot of the protected files has failed.
 const NOT_GUARDED: &str = "The server was not called: because of a bug in turnwright the protected files could \
                     not be recorded before the call.";
-/// Maximum number of arguments that are listed. The client also receives all of them as the raw input.
+/// Maximum number of arguments that a question lists. The client also receives all of them as the raw input.
 const MAX_ARGUMENTS: usize = 12;
 /// Maximum length of the server's description.
 const MAX_DESCRIPTION_CHARS: usize = 300;
@@ -52,14 +52,14 @@ pub(super) struct RemoteTool {
     pub(super) name: String,
     pub(super) server: Arc<Server>,
     pub(super) listed: Arc<ListedTool>,
-    /// The user has been told that the tool has changed.
-    has_told_change: AtomicBool,
+    /// True if the user has been told that the tool has changed.
+    has_reported_change: AtomicBool,
 }
 
 impl RemoteTool {
-    /// Creates a tool under the name by which the model is to know it.
+    /// Creates a tool that the model will know by this name.
     pub(super) fn new(name: String, server: Arc<Server>, listed: Arc<ListedTool>) -> RemoteTool {
-        RemoteTool { name, server, listed, has_told_change: AtomicBool::new(false) }
+        RemoteTool { name, server, listed, has_reported_change: AtomicBool::new(false) }
     }
 
     fn view(&self, hint: Option<&str>) -> CallView {
@@ -138,7 +138,7 @@ impl AnyTool for RemoteTool {
     }
 
     fn spec(&self, _: &OfferContext) -> Option<Arc<ToolSpec>> {
-        // Made on demand, because most of many tools are never sent to the model.
+        // Built on demand: of many tools, most are never sent to the model.
         Some(Arc::new(ToolSpec {
             name: self.name.clone().into(),
             description: self.listed.description.clone(),
@@ -161,8 +161,8 @@ impl AnyTool for RemoteTool {
     }
 
     fn understood(&self, args: Value) -> Value {
-        let written = args.as_str().and_then(|text| serde_json::from_str(text).ok());
-        match written.unwrap_or(args) {
+        let parsed = args.as_str().and_then(|text| serde_json::from_str(text).ok());
+        match parsed.unwrap_or(args) {
             Value::Object(mut arguments) => {
                 self.validate(&mut arguments).ok();
                 Value::Object(arguments)
@@ -196,11 +196,11 @@ impl AnyTool for RemoteTool {
 struct RemoteToolCall {
     tool: Arc<RemoteTool>,
     arguments: JsonObject,
-    /// The result of validating the arguments, once that was done.
+    /// The result of validating the arguments; `None` before that.
     validation: Option<Result<(), ToolRefusal>>,
-    /// The comparison of the tool with the user's permission.
+    /// The comparison of the tool with the definition that the user has allowed.
     pin_check: PinCheck,
-    /// The file of a skill that the user is asked about and the model will get: its path and its text.
+    /// The file of a skill that the question shows and the model will get: its path and its text.
     file: Option<Arc<(String, String)>>,
 }
 
@@ -209,8 +209,8 @@ impl PreparedCall for RemoteToolCall {
         if self.validation.is_none() {
             self.validation = Some(self.tool.validate(&mut self.arguments));
         }
-        // The current definition is compared: if it has changed while the user was asked, it is not
-        // what was shown, and the call does not run.
+        // The current definition is compared: if it changed while the user was being asked, it
+        // is not what was shown, and the call does not run.
         let (current, tools_version) = self.tool.current();
         let pin_check = ToolPins::of(&self.tool.server.spec, &current, None, env).check();
         self.pin_check = PinCheck { tools_version, ..pin_check };
@@ -257,9 +257,9 @@ impl PreparedCall for RemoteToolCall {
             // The sandbox protects the files that existed when the server was started. Files that were
             // created or replaced since are checked after the call.
             let site = ctx.env.command_site().clone();
-            let name = ctx.call.clone();
+            let call_id = ctx.call.clone();
             let who = "the server, or another program during the call,";
-            let guard = spawn_blocking(move || RemoteCallGuard::new(site, name.as_str(), who));
+            let guard = spawn_blocking(move || RemoteCallGuard::new(site, call_id.as_str(), who));
             let Ok(guard) = guard.await else { return ToolOutcome::failed(NOT_GUARDED) };
             let mut outcome = self.call(ctx).await;
             outcome.text.extend(guard.finish().await.map(|report| format!("\n{report}")));
@@ -270,7 +270,7 @@ impl PreparedCall for RemoteToolCall {
 }
 
 impl RemoteToolCall {
-    /// Returns what the question shows. The text of a skill is loaded for it.
+    /// Returns what the question to the user shows, for which the text of a skill is loaded.
     async fn question(&mut self, ctx: &ToolCtx) -> Result<Vec<CallContent>, ToolRefusal> {
         self.validation.clone().unwrap_or(Ok(()))?;
         let (current, _) = self.tool.current();
@@ -285,7 +285,7 @@ impl RemoteToolCall {
             let tool = Arc::clone(&self.tool);
             let listed = Arc::clone(&current);
             let env = Arc::clone(&ctx.env);
-            // Once the text is loaded, its differences can be shown, too.
+            // Now that the text is loaded, its changes can be shown too.
             let checking = spawn_blocking(move || {
                 ToolPins::of(&tool.server.spec, &listed, Some(&file), &env).check()
             });
@@ -298,7 +298,7 @@ impl RemoteToolCall {
         let spec = &self.tool.server.spec;
         let mut content = question_content(spec, &current, &self.arguments, change.as_deref());
         content.extend(self.file.as_ref().map(|file| {
-            // The whole text, so that the user sees everything that is allowed.
+            // The whole text, so that the user sees everything that an answer would allow.
             let mut shown = file.1.clone();
             redact::redact_in_place(&mut shown);
             CallContent::Text(format!("The model will get this text:\n\n{}", fenced(&shown)))
@@ -325,11 +325,11 @@ impl RemoteToolCall {
         let was_not_asked = pin_check.change.is_some() && env.mode() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
-            let pinned = ToolPins::of(&tool.server.spec, &current, file.as_deref(), &env);
-            if pinned.check().tool_digest != pin_check.tool_digest {
+            let pins = ToolPins::of(&tool.server.spec, &current, file.as_deref(), &env);
+            if pins.check().tool_digest != pin_check.tool_digest {
                 return None;
             }
-            Some(if was_not_asked { Ok(()) } else { pinned.pin() })
+            Some(if was_not_asked { Ok(()) } else { pins.pin() })
         });
         match (pinning.await, &self.pin_check.change) {
             (Ok(None), _) => return Err(ToolOutcome::failed(HAS_CHANGED)),
@@ -338,7 +338,7 @@ impl RemoteToolCall {
                  changes."
             )),
             (Ok(_), Some(change))
-                if was_not_asked && !self.tool.has_told_change.swap(true, Ordering::Relaxed) =>
+                if was_not_asked && !self.tool.has_reported_change.swap(true, Ordering::Relaxed) =>
             {
                 notify(format!(
                     "{name} has changed since you allowed it. In this mode it is called all the \
@@ -362,7 +362,7 @@ impl RemoteToolCall {
             Err(why) => return ToolOutcome::failed(escaped(why)),
         };
         let result = if listed.reads_resources {
-            // Followed first, so that no change between the two is missed.
+            // Followed before it is read, so that no change in between is missed.
             let uri = resources::wanted_uri(&self.arguments);
             let followed = uri.and_then(|uri| {
                 let name = format!("The resource {uri} of the MCP server {}", server.spec.name);
@@ -397,7 +397,7 @@ impl RemoteToolCall {
     }
 }
 
-/// Escapes the words of the server in what the user is shown of a failure.
+/// Escapes the server's words in the description of a failure that the user sees.
 fn escaped(failure: impl Into<ToolRefusal>) -> ToolRefusal {
     let failure = failure.into();
     ToolRefusal { for_user: escape_markdown(&failure.for_user), ..failure }
@@ -474,7 +474,7 @@ fn server_line(spec: &ServerSpec) -> String {
     }
 }
 
-/// The first line of the server's description.
+/// The first line of a description that the server gives, for the question.
 fn description(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let short = text::first_chars(line, MAX_DESCRIPTION_CHARS);
@@ -501,12 +501,12 @@ mod tests {
     use expect_test::expect;
 
     fn shown(tool: &str, arguments: &str, change: Option<&str>) -> String {
-        let reach = ServerTransport::Stdio {
+        let transport = ServerTransport::Stdio {
             command: "/bin/notes".into(),
             arguments: vec!["--key=secret".to_owned()],
             environment: Vec::new(),
         };
-        let spec = ServerSpec::new("notes", ServerSource::Client, reach);
+        let spec = ServerSpec::new("notes", ServerSource::Client, transport);
         let tool = ListedTool::new(serde_json::from_str(tool).unwrap());
         let arguments = serde_json::from_str(arguments).unwrap();
         let content = question_content(&spec, &tool, &arguments, change);

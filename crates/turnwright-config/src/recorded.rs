@@ -1,5 +1,5 @@
-//! The settings in a recording: those that decide what a session does, without keys, so that a replay
-//! elsewhere has the same.
+//! The settings that a recording keeps: those that decide what a session does, so that a replay on another
+//! machine has the same. Keys are left out.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use turnwright_types::secret::Secret;
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The value of every key in a replay, where no request leaves the process.
 const REPLAY_KEY: &str = "no-key-in-a-replay";
-/// The variable of a key that was in a file.
+/// The variable that stands in a replay for a key that was read from a file.
 const FILE_KEY_VARIABLE: &str = "TURNWRIGHT_REPLAY_API_KEY";
 
-/// The files of the agent that a recording has, below its own folder.
+/// The agent's own files that a recording contains, relative to the folder that a replay uses as its home.
 const SETTINGS: &str = "config/config.toml";
 const LOGIN: &str = "config/login.json";
 
@@ -72,7 +72,7 @@ impl Config {
         self.variables.get(RECORD_VARIABLE).map(|path| with_home(path.into()))
     }
 
-    /// The settings of a recording, with an empty folder for the agent's own files. Blocks.
+    /// Restores the settings of a recording. `home` is an empty folder for the agent's own files. Blocks.
     pub fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
         let paths = Paths::below(home);
         for name in [SETTINGS, LOGIN] {
@@ -88,11 +88,11 @@ impl Config {
         }
         let named = facts["keys"].as_array().into_iter().flatten().filter_map(owned_text);
         let keys = named.chain([FILE_KEY_VARIABLE.to_owned()]);
-        let from = &facts["variables"];
+        let recorded = &facts["variables"];
         let variables = EnvironmentVariables {
             keys: keys.map(|name| (name, Secret::from(REPLAY_KEY.to_owned()))).collect(),
             settings: recorded_variables()
-                .filter_map(|name| Some((name, owned_text(&from[name])?)))
+                .filter_map(|name| Some((name, owned_text(&recorded[name])?)))
                 .collect(),
             inherited: Vec::new(),
         };

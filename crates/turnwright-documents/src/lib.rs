@@ -17,15 +17,16 @@ use turnwright_types::text;
 const MAX_PARTS: usize = 20;
 /// The most bytes of text that are read at once.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
-/// The most bytes to which a stream of a document may unpack.
+/// The most bytes that a compressed stream of a document may unpack to.
 const MAX_UNPACKED_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
+/// The problem of an encrypted document, in words that follow its name.
 const PASSWORD: &str = "has a password; ask the user for a copy without it";
 
 /// The text of a document, or of some of its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DocumentText {
-    /// The format, the number of pages, and the pages that follow, on one line.
+    /// The format, the number of pages, and which pages `text` contains, on one line.
     pub about: String,
     /// The text of the pages, each after a line with its number.
     pub text: String,
@@ -68,7 +69,7 @@ fn read(
     document: OpenedDocument<'_>,
     range: &RangeInclusive<usize>,
 ) -> Result<DocumentText, String> {
-    let OpenedDocument { format, unit, labels, mut part } = document;
+    let OpenedDocument { format, unit, labels, part: mut read_part } = document;
     let count = labels.len();
     let first = if unit.is_empty() { 1 } else { *range.start() };
     if first > count {
@@ -77,7 +78,7 @@ fn read(
     let last = (*range.end()).min(count).min(first + MAX_PARTS - 1);
     let mut about = format.to_owned();
     let mut text = String::new();
-    // In other formats, the sentence about a picture would be the document's own.
+    // Only the PDF reader adds the sentence about a picture; in other formats it would be the document's own.
     let mut is_scan = first == 1 && format == "PDF";
     if !unit.is_empty() {
         about.push_str(&format!(", {count} {unit}{}", if count == 1 { "" } else { "s" }));
@@ -90,7 +91,7 @@ fn read(
             let heading = format!("{unit} {number} {}", labels[number - 1]);
             text.push_str(&format!("--- {} ---\n", heading.trim_end()));
         }
-        let page = part(number - 1);
+        let page = read_part(number - 1);
         is_scan &= page.starts_with(pdf::PICTURE);
         text.push_str(page.trim_end());
         if text.len() > MAX_TEXT_BYTES {

@@ -1,5 +1,5 @@
-//! Makes many trials: some at the same time, the first ones of all tasks and models before the second ones, within the
-//! limits of the run. What is in the folder of results is not made again.
+//! Makes many trials, several at a time and within the limits of the run: the first trial of every task with every
+//! model comes before any second one. Trials that have a result in the results folder are not made again.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -27,9 +27,9 @@ pub struct RunPlan {
     pub jobs: usize,
     /// The folder for the results.
     pub out: PathBuf,
-    /// US dollars of the whole run.
+    /// The most US dollars that the whole run may cost.
     pub max_cost: Option<f64>,
-    /// The time for the whole run.
+    /// The most time that the whole run may take.
     pub max_time: Option<Duration>,
 }
 
@@ -38,17 +38,20 @@ pub struct RunPlan {
 pub enum RunEnd {
     /// All trials were made.
     Complete,
+    /// The cost or the time reached its limit.
     Limit,
+    /// The user stopped it.
     Stopped,
 }
 
-/// The trials of a run that are done, and those that are left.
+/// The progress of a run, in numbers of trials.
 #[derive(Default)]
 struct Progress {
-    /// The trials of the whole run, and those of it that are done.
+    /// All trials of the run.
     all: usize,
+    /// Those that are done, by this process or an earlier one.
     done: usize,
-    /// The trials that this process has made.
+    /// Those that this process has made.
     made: usize,
     /// US dollars, as far as they are known.
     cost: f64,
@@ -60,7 +63,7 @@ impl Progress {
         self.cost += line.counts.cost.unwrap_or_default();
     }
 
-    /// Words for people, after this time. The rest is expected to go on like this.
+    /// Describes the progress after this time, for people. The rest is expected to go on at the same speed.
     fn text(&self, elapsed: Duration) -> String {
         let Progress { all, done, made, cost } = *self;
         let mut text = format!("{done} of {all}");
@@ -104,7 +107,7 @@ pub async fn run(
     let until = plan.max_time.and_then(|most| begun.checked_add(most));
     let mut results = ResultsFolder::open(&plan.out)?;
     let mut starts = Vec::new();
-    // A task that cannot be used costs no trial.
+    // All tasks are prepared first, so that no trial is made in vain if one of them cannot be used.
     for task in &plan.tasks {
         starts.push(Start::prepare(task, &plan.out.join(".starts"), workplace).await?);
     }
@@ -115,11 +118,11 @@ pub async fn run(
     let mut running = FuturesUnordered::new();
     let mut fault = None;
     loop {
-        let is_too_dear = plan.max_cost.is_some_and(|most| progress.cost >= most);
-        let is_over = is_too_dear || until.is_some_and(|until| Instant::now() >= until);
+        let is_too_expensive = plan.max_cost.is_some_and(|most| progress.cost >= most);
+        let is_over = is_too_expensive || until.is_some_and(|until| Instant::now() >= until);
         let may_start = fault.is_none() && !is_over && !workplace.stop.is_cancelled();
-        let room = if may_start { plan.jobs - running.len() } else { 0 };
-        running.extend(waiting.by_ref().take(room).map(Trial::make));
+        let free_jobs = if may_start { plan.jobs - running.len() } else { 0 };
+        running.extend(waiting.by_ref().take(free_jobs).map(Trial::make));
         let Some(made) = running.next().await else { break };
         match made.and_then(|line| results.add(line.clone()).map(|()| line)) {
             Ok(line) => {
@@ -151,8 +154,8 @@ pub async fn run(
     })
 }
 
-/// The trials of which no line counts; the others are added to the progress. An early stop compares fairly, as each
-/// round has all tasks and models.
+/// Returns the trials that have no valid line yet, and adds the others to the progress. They are in rounds of all tasks
+/// and models, so that even a run that is stopped early compares the models fairly.
 fn missing_trials<'a>(
     plan: &'a RunPlan,
     starts: &'a [Start<'a>],
@@ -164,7 +167,7 @@ fn missing_trials<'a>(
     for run in 1..=plan.runs {
         for start in starts {
             for (index, model) in plan.models.iter().enumerate() {
-                // One that is named twice is the same.
+                // A model that is named twice is tried only once.
                 if plan.models[..index].contains(model) {
                     continue;
                 }
@@ -262,7 +265,7 @@ mod tests {
         assert_eq!(end, RunEnd::Complete);
         assert_eq!(last, "1 of 1 · look · m · 1: invalid: network: m");
         assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(3));
-        // Nor is it repeated after the time for the run.
+        // It is not repeated either if the wait would exceed the time of the run.
         plan.out = place.join("second");
         plan.max_time = Some(Duration::from_secs(600));
         workplace.waits = [Duration::from_secs(3600); 2];

@@ -459,7 +459,7 @@ impl ProtectedSnapshot {
         }
         match (before, now) {
             // Without its file an environment would not be known any more, while it still is one.
-            (Some(_), None) => Some(environment::is_without_file(path)),
+            (Some(_), None) => Some(environment::leaves_programs(path)),
             (None, Some(SnapshotEntry::File(new, _))) => {
                 let may_move = !is_in_environment || ProtectedPaths::is_environment_file(path);
                 Some(!(may_move && self.was_moved(path, new)))

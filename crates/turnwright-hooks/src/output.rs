@@ -13,18 +13,18 @@ use turnwright_types::text;
 const MAX_CONTEXT_CHARS: usize = 10_000;
 /// The most characters of a reason, and of a message to the user.
 const MAX_REASON_CHARS: usize = 2_000;
-/// The most characters that are quoted of what is wrong.
+/// The most characters of the description of a fault.
 const MAX_QUOTED_CHARS: usize = 200;
 /// The exit code with which a handler refuses.
 const REFUSES: i32 = 2;
-/// Fields of which a handler's JSON has at least one.
-const ANSWERS: &str = "additionalContext continue decision hookSpecificOutput permission permissionDecision \
+/// The fields of JSON that is meant for the agent, of which it has at least one.
+const AGENT_FIELDS: &str = "additionalContext continue decision hookSpecificOutput permission permissionDecision \
                        suppressOutput systemMessage";
-/// The places of a decision in the JSON of a handler, in the forms of all agents. Cursor has `permission`, and Copilot
-/// `permissionDecision` beside `hookSpecificOutput`: an allow in these does not count.
+/// JSON pointers to a decision, in the forms of all agents. Cursor has `permission`, and Copilot has
+/// `permissionDecision` beside `hookSpecificOutput`; an allow in either of these two does not count.
 const DECISIONS: &str = "/decision /permission /permissionDecision /hookSpecificOutput/permissionDecision \
                          /hookSpecificOutput/decision /hookSpecificOutput/decision/behavior";
-/// The places of a reason in it. The first one that has a text counts.
+/// JSON pointers to a reason. The first one that leads to a text counts.
 const REASONS: &str = "/hookSpecificOutput/permissionDecisionReason /hookSpecificOutput/decision/message /reason \
                        /permissionDecisionReason /agent_message /user_message /stopReason";
 /// The reason of a handler that gives none.
@@ -98,7 +98,7 @@ impl HookVerdict {
         self.has_run |= other.has_run;
     }
 
-    /// Forgets a changed input that is the same as before.
+    /// Forgets a replaced input that equals the one before.
     pub(crate) fn forget_same_input(&mut self, before: Option<&Value>) {
         self.updated_input = self.updated_input.take().filter(|(input, _)| before != Some(input));
     }
@@ -156,7 +156,7 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
     for document in documents(&text::repair_surrogates(printed, &mut None)) {
         verdict.read_refusal(event, &document);
     }
-    let how = match exit.code {
+    let cause = match exit.code {
         Some(0) => {
             let read = verdict.read_output(event, printed);
             let failure = read.err().and_then(|why| clean(&why, MAX_QUOTED_CHARS));
@@ -165,7 +165,7 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
         Some(REFUSES) => {
             let said = Some(exit.stderr.clone()).filter(|text| !text.trim().is_empty());
             let reason = said.unwrap_or_else(|| printed_reason(&exit.stdout));
-            verdict.refuse(event, reason_in(Some(reason)));
+            verdict.refuse(event, safe_reason(Some(reason)));
             return (verdict, None);
         }
         Some(127) => "its program was not found (exit 127)".to_owned(),
@@ -175,10 +175,10 @@ pub(crate) fn read_reply(event: HookEvent, exit: &HandlerExit) -> (HookVerdict, 
     };
     let last_line = exit.stderr.trim().lines().next_back().unwrap_or_default();
     let said = clean(last_line, MAX_QUOTED_CHARS).map(|line| format!(": {line}"));
-    (verdict, Some(how + &said.unwrap_or_default()))
+    (verdict, Some(cause + &said.unwrap_or_default()))
 }
 
-/// Returns the JSON objects in a text, each of which begins a line.
+/// Returns the JSON objects in a text that begin at the start of a line.
 fn documents(text: &str) -> impl Iterator<Item = Value> {
     let later = text.match_indices("\n{").map(move |(at, _)| &text[at + 1..]);
     let lines = std::iter::once(text).filter(|text| text.starts_with('{')).chain(later);
@@ -186,20 +186,20 @@ fn documents(text: &str) -> impl Iterator<Item = Value> {
 }
 
 /// Returns true for JSON that is meant for the agent.
-fn is_answer(document: &Value) -> bool {
-    ANSWERS.split_whitespace().any(|name| document.get(name).is_some())
+fn is_for_agent(document: &Value) -> bool {
+    AGENT_FIELDS.split_whitespace().any(|name| document.get(name).is_some())
 }
 
 /// Returns true for JSON that is text for the model, such as a file that a handler prints.
 fn is_data(document: &Value) -> bool {
     let is_empty = document.as_object().is_none_or(Map::is_empty);
     // Some handlers print their input again.
-    !is_empty && !is_answer(document) && document.get("hook_event_name").is_none()
+    !is_empty && !is_for_agent(document) && document.get("hook_event_name").is_none()
 }
 
 /// Returns the reason that a refusing handler has printed to stdout instead of stderr.
 fn printed_reason(printed: &str) -> String {
-    match documents(&text::repair_surrogates(printed, &mut None)).find(is_answer) {
+    match documents(&text::repair_surrogates(printed, &mut None)).find(is_for_agent) {
         Some(output) => reason_of(&output).unwrap_or_default(),
         None => printed.to_owned(),
     }
@@ -230,8 +230,8 @@ fn clean(text: &str, most: usize) -> Option<String> {
     (!text.is_empty()).then(|| text::clip(escape_hidden(&redact::text(text)), most))
 }
 
-/// Returns a handler's reason as a safe text, also if there is none.
-fn reason_in(text: Option<String>) -> String {
+/// Returns a handler's reason as a safe text, or [`NO_REASON`] if it has none.
+fn safe_reason(text: Option<String>) -> String {
     let reason = clean(&text.unwrap_or_default(), MAX_REASON_CHARS);
     reason.unwrap_or_else(|| NO_REASON.to_owned())
 }
@@ -271,16 +271,16 @@ impl HookVerdict {
     fn read_output(&mut self, event: HookEvent, printed: &str) -> Result<(), String> {
         let readable = text::repair_surrogates(printed, &mut None);
         let whole = serde_json::from_str::<Value>(&readable);
-        // Text around JSON may have words of the model, so only a refusal counts.
+        // The model may have written the text around JSON, so only a refusal in it counts.
         let has_refused = self.decision.is_some() || self.block.is_some();
-        let is_ignored = !has_refused && documents(&readable).any(|found| is_answer(&found));
-        let is_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
+        let is_ignored = !has_refused && documents(&readable).any(|found| is_for_agent(&found));
+        let takes_text = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
         match whole {
-            Ok(output) if output.is_object() && !(is_text && is_data(&output)) => {
+            Ok(output) if output.is_object() && !(takes_text && is_data(&output)) => {
                 self.read_document(event, &output)
             }
             Err(error) if printed.starts_with('{') => Err(unreadable(&error)),
-            _ if is_text => {
+            _ if takes_text => {
                 self.context = clean(printed, MAX_CONTEXT_CHARS).unwrap_or_default();
                 Ok(())
             }
@@ -289,15 +289,15 @@ impl HookVerdict {
         }
     }
 
-    /// Reads an output.
+    /// Reads JSON that is meant for the agent.
     fn read_document(&mut self, event: HookEvent, document: &Value) -> Result<(), String> {
         let output = HandlerOutput::deserialize(document).map_err(|error| unreadable(&error))?;
         let message = output.system_message.unwrap_or_default();
         self.messages.extend(clean(&message, MAX_REASON_CHARS));
         if output.goes_on == Some(false) {
-            self.stop = Some(reason_in(output.stop_reason));
+            self.stop = Some(safe_reason(output.stop_reason));
         }
-        let reason = reason_in(output.reason);
+        let reason = safe_reason(output.reason);
         let mut names = ["permissionDecision", "updatedInput"].into_iter();
         let misplaced = names.find(|name| {
             !document[*name].is_null() && document["hookSpecificOutput"][*name].is_null()
@@ -312,23 +312,23 @@ impl HookVerdict {
         if let Some(name) = misplaced {
             return Err(format!("`{name}` belongs into `hookSpecificOutput`"));
         }
-        let mut own = output.hook_specific_output.unwrap_or_default();
-        // At the end of a turn, context makes it go on, which a hook that prints the same at all events cannot mean.
+        let mut specific = output.hook_specific_output.unwrap_or_default();
+        // Context at the end of a turn would prolong it, which a hook that prints the same for every event cannot mean.
         if !matches!(event, HookEvent::Stop | HookEvent::SubagentStop) {
-            let beside = document["additionalContext"].as_str().map(str::to_owned);
-            own.additional_context = own.additional_context.or(beside);
+            let top_level = document["additionalContext"].as_str().map(str::to_owned);
+            specific.additional_context = specific.additional_context.or(top_level);
         }
-        self.read_event_output(event, own)
+        self.read_event_output(event, specific)
     }
 
-    /// Reads what an output says against a call or prompt, before anything else of it and also after a failure: a
-    /// mistake must not turn a refusal into a yes.
+    /// Reads what an output says against a call or prompt. That comes before everything else and is done even after a
+    /// failure, because a mistake must not turn a refusal into a yes.
     fn read_refusal(&mut self, event: HookEvent, output: &Value) {
         let places = DECISIONS.split_whitespace();
         let mut words = places.filter_map(|place| output.pointer(place)?.as_str());
         let refuses = output["continue"] == false
             || words.clone().any(|word| matches!(word, "block" | "deny"));
-        let reason = reason_in(reason_of(output));
+        let reason = safe_reason(reason_of(output));
         if event.is_guarded() && refuses {
             self.refuse(event, reason);
         } else if event == HookEvent::PreToolUse && words.any(|word| word == "ask") {
@@ -336,23 +336,23 @@ impl HookVerdict {
         }
     }
 
-    fn read_event_output(&mut self, event: HookEvent, own: EventOutput) -> Result<(), String> {
-        if let Some(other) = own.hook_event_name.filter(|name| name != event.name()) {
+    fn read_event_output(&mut self, event: HookEvent, specific: EventOutput) -> Result<(), String> {
+        if let Some(other) = specific.hook_event_name.filter(|name| name != event.name()) {
             return Err(format!("its output is for the event {other}, not for this one"));
         }
-        for name in own.others.keys() {
+        for name in specific.others.keys() {
             let what = format!("`{name}` has no effect here");
             self.problems.extend(clean(&what, MAX_QUOTED_CHARS));
         }
-        let context = own.additional_context.unwrap_or_default();
+        let context = specific.additional_context.unwrap_or_default();
         self.context = clean(&context, MAX_CONTEXT_CHARS).unwrap_or_default();
         if event == HookEvent::PreToolUse {
-            let decision = own.permission_decision.as_deref().map(parse_decision).transpose()?;
-            self.decide(decision.flatten(), reason_in(own.permission_decision_reason));
-            let input = own.updated_input.map(Value::Object);
+            let decision = specific.permission_decision.as_deref().map(parse_decision).transpose()?;
+            self.decide(decision.flatten(), safe_reason(specific.permission_decision_reason));
+            let input = specific.updated_input.map(Value::Object);
             self.updated_input = input.map(|input| (input, String::new()));
         }
-        match own.decision {
+        match specific.decision {
             Some(answer) if event == HookEvent::PermissionRequest => self.read_answer(answer),
             _ => Ok(()),
         }
@@ -366,7 +366,7 @@ impl HookVerdict {
             self.problems.push("`updatedInput` has no effect here, so you are asked".to_owned());
             return Ok(());
         }
-        let reason = reason_in(answer.message);
+        let reason = safe_reason(answer.message);
         if decision == Some(HookDecision::Deny) && answer.interrupt == Some(true) {
             self.stop = Some(reason.clone());
         }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use rustls::CertificateError;
 
-/// Small container images have no certificates of authorities, so no client for https can be built there.
+/// For small container images, which come without the certificates of authorities: no HTTPS client can be built there.
 const NO_AUTHORITIES: &str = "this computer has no list of trusted certificates. Install the package ca-certificates, \
      or have the environment variable SSL_CERT_FILE name a file that has the certificates to trust";
 
@@ -53,7 +53,7 @@ impl ConnectionFault {
         }
     }
 
-    /// Finds the cause in the chain of an error.
+    /// Finds the cause in an error's chain of sources.
     pub fn of(error: &reqwest::Error) -> ConnectionFault {
         let mut reason = String::new();
         let mut next = Some(error as &(dyn Error + 'static));
@@ -86,7 +86,7 @@ impl ConnectionFault {
 }
 
 fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
-    // An error that an I/O error wraps is not its source, and may be an I/O error again.
+    // `source` skips the error that an I/O error wraps, which may be an I/O error again.
     if let Some(inner) = error.get_ref() {
         if let Some(error) = inner.downcast_ref::<rustls::Error>() {
             return Some(match error {
@@ -114,13 +114,13 @@ fn from_io_error(error: &io::Error) -> Option<ConnectionFault> {
 }
 
 fn certificate_fault(error: &CertificateError) -> String {
-    // A bad signature is that of an authority which has the name of one that is trusted, such as an earlier one.
+    // The signature is also bad if the authority only has the name of a trusted one, for example of its predecessor.
     use CertificateError::{BadSignature, Other, UnknownIssuer};
     if !matches!(error, UnknownIssuer | BadSignature | Other(_)) {
         return error.to_string();
     }
     let reason = error.to_string();
-    // To trust such a certificate changes nothing, except on macOS and Windows, which accept it then.
+    // Trusting such a certificate does not help, except on macOS and Windows, which then accept it.
     if ["CaUsedAsEndEntity", "UnsupportedCertVersion"].iter().any(|word| reason.contains(word)) {
         return format!(
             "it is an authority's, or of an old version ({reason}). If you made it, make it anew with the option \

@@ -16,11 +16,11 @@ pub(crate) const MAX_ERRORS: usize = 200;
 const MAX_MESSAGE_CHARS: usize = 400;
 /// The most files that one rename may change.
 const MAX_FILES: usize = 200;
-/// The most bytes that an edit of a rename may put in or take away beside the names, as in `x: &mut Self`.
+/// The most bytes besides the names that an edit of a rename may insert or remove, as in `x: &mut Self`.
 const MAX_AROUND_NAMES: usize = 64;
 /// The number of the severity "error".
-const ERROR: u64 = 1;
-/// The codes of diagnostics, or parts of their messages, with which rust-analyzer, clangd, gopls and jdtls say that
+const ERROR_SEVERITY: u64 = 1;
+/// The codes of diagnostics, or parts of their messages, by which rust-analyzer, clangd, gopls and jdtls say that
 /// they do not know how a file is built. The other errors that they find in it mean little.
 const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for open file|which is \
                          not included in your workspace|non-project file, only syntax errors are \
@@ -28,7 +28,7 @@ const UNCHECKED: &str = "unlinked-file|pp_file_not_found|No packages found for o
 /// Parts of the TypeScript compiler's error for a module that it knows only with a plugin.
 const PLUGIN_MODULES: [&str; 3] = [".astro' or its ", ".svelte' or its ", ".vue' or its "];
 
-/// The numbers of the events of files.
+/// The protocol's numbers for the events of files.
 pub(crate) const CREATED: u8 = 1;
 pub(crate) const CHANGED: u8 = 2;
 pub(crate) const DELETED: u8 = 3;
@@ -74,7 +74,7 @@ impl Encoding {
         let line = before.matches('\n').count();
         let start = before.rfind('\n').map_or(0, |end| end + 1);
         let units: usize = before[start..].chars().map(|char| self.units(char)).sum();
-        Position { line: narrow(line), character: narrow(units) }
+        Position { line: saturating_u32(line), character: saturating_u32(units) }
     }
 
     /// Returns the byte offset of a position. A column beyond the end of the line means that end; `None` if there is no
@@ -97,7 +97,8 @@ impl Encoding {
     }
 }
 
-fn narrow(number: usize) -> u32 {
+/// Converts a number, or returns the largest `u32` if it does not fit.
+fn saturating_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
@@ -150,7 +151,7 @@ fn error(diagnostic: &Value) -> Option<Problem> {
     };
     let message = text::one_line(text::first_chars(whole, MAX_MESSAGE_CHARS));
     let found = Problem { range, code, message };
-    let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR) == ERROR
+    let is_error = diagnostic["severity"].as_u64().unwrap_or(ERROR_SEVERITY) == ERROR_SEVERITY
         && !PLUGIN_MODULES.iter().any(|part| found.message.contains(part));
     (is_error || found.says_unchecked()).then_some(found)
 }
@@ -203,7 +204,7 @@ pub struct FileEdits {
 }
 
 impl FileEdits {
-    /// Returns true if every edit inserts the new name or a part of it, and little else, and replaces as little.
+    /// Returns true if every edit inserts the new name or a part of it and little else, and replaces no more than that.
     pub(crate) fn only_names(&self, new_name: &str) -> bool {
         let most = self.name.len() + new_name.len() + MAX_AROUND_NAMES;
         self.edits.iter().all(|TextEdit { range: Range { start, end }, new_text }| {
@@ -416,7 +417,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn an_edit_of_a_rename_takes_away_little_more_than_the_name() {
-        // As of `old`, of `old: old` and of longer passages.
+        // These replace `old`, `old: old` and longer passages.
         for (line, character, expected) in
             [(0, 3, true), (0, 8, true), (0, 99, false), (1, 0, false)]
         {

@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::release::LICENSE;
 
-/// The licence that is chosen wherever it is offered. Its text is there once, because it asks for no line
-/// about the copyright.
+/// The licence that is chosen wherever a package offers it. Its text is printed only once, because it does not
+/// ask for the copyright lines.
 const CHOSEN_LICENSE: &str = "Apache-2.0";
 const INTRODUCTION: &str = "turnwright is licensed under the Apache License 2.0, which is at the end of this text. It contains the \
                     following packages.\n";
 
-/// The data of others in packages of the workspace, and the files with their licences.
-const DATA: [(&str, &str); 1] =
+/// Third-party data in packages of the workspace, and the files with its licences.
+const THIRD_PARTY_DATA: [(&str, &str); 1] =
     [("Adobe Glyph List 2.0 (BSD-3-Clause)", "crates/turnwright-documents/LICENSE-AGL")];
 
 /// A package that the program contains.
@@ -26,19 +26,21 @@ const DATA: [(&str, &str); 1] =
 struct Package {
     name: String,
     version: String,
+    /// The licence, as an SPDX expression.
     expression: String,
     authors: Vec<String>,
     folder: PathBuf,
 }
 
-/// The packages with one text, apart from the lines about the copyright.
+/// The packages whose licences have the same text, apart from the copyright lines.
 #[derive(Debug, Default)]
 struct Group {
     text: String,
-    /// Each package with its lines about the copyright.
+    /// Each package with its copyright lines.
     members: BTreeMap<String, BTreeSet<String>>,
 }
 
+/// Returns the text that `turnwright licenses` prints.
 pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
     let packages = packages(workspace)?;
     let mut text = String::from(INTRODUCTION);
@@ -60,7 +62,7 @@ pub(crate) fn text(workspace: &Path) -> Result<String, Box<dyn Error>> {
             add_file(&mut groups, member, &content);
         }
     }
-    for (member, file) in DATA {
+    for (member, file) in THIRD_PARTY_DATA {
         add_file(&mut groups, member.to_owned(), &fs::read_to_string(workspace.join(file))?);
     }
     for package in without_file {
@@ -94,25 +96,25 @@ fn add_file(groups: &mut BTreeMap<String, Group>, member: String, content: &str)
 /// Adds a package that comes without the text of its licence to the packages with the same licence.
 fn add_without_file(groups: &mut BTreeMap<String, Group>, package: &Package) -> Result<(), String> {
     let Package { name, version, expression, authors, .. } = package;
-    let has_same = |group: &Group| {
+    let count_same = |group: &Group| {
         let start = format!(" ({expression}, ");
-        group.members.keys().filter(|it| it.contains(&start)).count()
+        group.members.keys().filter(|member| member.contains(&start)).count()
     };
-    let most = groups.values_mut().max_by_key(|it| has_same(it)).filter(|it| has_same(it) > 0);
+    let most = groups.values_mut().max_by_key(|it| count_same(it)).filter(|it| count_same(it) > 0);
     let group =
         most.ok_or_else(|| format!("no package has the text of {expression} for {name}"))?;
-    let authors = authors.iter().map(|it| format!("by {it}"));
+    let authors = authors.iter().map(|author| format!("by {author}"));
     group.members.insert(format!("{name} {version} ({expression})"), authors.collect());
     Ok(())
 }
 
-/// True if the licence that is chosen is enough.
+/// Returns true if the chosen licence alone is enough.
 fn offers_chosen(expression: &str) -> bool {
     !expression.contains(" AND ")
-        && expression.split([' ', '/', '(', ')']).any(|it| it == CHOSEN_LICENSE)
+        && expression.split([' ', '/', '(', ')']).any(|word| word == CHOSEN_LICENSE)
 }
 
-/// The packages of others that the program contains on any platform.
+/// The third-party packages that the program contains on any platform.
 fn packages(workspace: &Path) -> Result<Vec<Package>, Box<dyn Error>> {
     let output = Command::new("cargo")
         .args(["metadata", "--format-version", "1", "--locked"])
@@ -126,10 +128,11 @@ fn packages(workspace: &Path) -> Result<Vec<Package>, Box<dyn Error>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut graph: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for node in list(&metadata["resolve"]["nodes"]) {
+        // The kind is null unless the dependency is for tests or for a build script.
         let is_contained =
-            |it: &Value| list(&it["dep_kinds"]).iter().any(|it| it["kind"].is_null());
-        let needs = list(&node["deps"]).into_iter().filter(is_contained);
-        graph.insert(text(&node["id"]), needs.map(|it| text(&it["pkg"])).collect());
+            |need: &Value| list(&need["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
+        let dependencies = list(&node["deps"]).into_iter().filter(is_contained);
+        graph.insert(text(&node["id"]), dependencies.map(|need| text(&need["pkg"])).collect());
     }
     let all = list(&metadata["packages"]);
     let root = all.iter().find(|it| it["name"] == "turnwright").ok_or("there is no turnwright")?;
@@ -174,7 +177,7 @@ fn license_files(folder: &Path, is_chosen: bool) -> io::Result<Vec<(String, Stri
     Ok(files)
 }
 
-/// The text without its title and its lines about the copyright, and these lines.
+/// The text without its title and its copyright lines, and those lines.
 fn without_copyright(text: &str) -> (String, Vec<String>) {
     let is_copyright = |line: &&str| {
         let line = line.trim().to_ascii_lowercase();
@@ -190,7 +193,7 @@ fn without_copyright(text: &str) -> (String, Vec<String>) {
     };
     let body =
         body.into_iter().skip_while(is_title).map(str::trim_end).collect::<Vec<_>>().join("\n");
-    (body, copyright.into_iter().map(|it| it.trim().to_owned()).collect())
+    (body, copyright.into_iter().map(|line| line.trim().to_owned()).collect())
 }
 
 #[cfg(test)]

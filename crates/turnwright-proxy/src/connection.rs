@@ -44,7 +44,7 @@ const SOCKS5: u8 = 5;
 const NO_LOGIN: u8 = 0;
 const PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
-/// The request of SOCKS5 for a connection, to a host that is given by its name.
+/// The SOCKS5 command to connect, and the type of an address that is a host name.
 const CONNECT: u8 = 1;
 const NAME: u8 = 3;
 /// The replies of SOCKS5 to a request.
@@ -57,9 +57,9 @@ type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 /// The tunnels, and the connections to the hosts of plain requests.
 #[derive(Default)]
 struct Tasks {
-    /// Keeps nothing of one that has ended: a program may send any number of requests over one connection.
+    /// Keeps nothing of a task that has ended, because a program may send any number of requests over one connection.
     running: TaskTracker,
-    /// Ends all of them.
+    /// Ends all tasks.
     stop: CancellationToken,
 }
 
@@ -146,7 +146,7 @@ impl ClientConnection<'_> {
             let upgrade = hyper::upgrade::on(request);
             self.tasks.spawn(async move {
                 if let Ok(client) = upgrade.await {
-                    // If a side fails, the programs notice that themselves.
+                    // If one side fails, the programs notice it themselves.
                     copy_bidirectional(&mut TokioIo::new(client), &mut host).await.ok();
                 }
             });
@@ -215,7 +215,7 @@ impl ClientConnection<'_> {
     }
 }
 
-/// Returns the host for which a request is; `None` if the proxy does not take such requests.
+/// Returns the host that a request is for; `None` if the proxy does not take such requests.
 fn target_of(request: &Request<Incoming>) -> Option<Target> {
     let uri = request.uri();
     let authority = uri.authority()?.as_str();
@@ -283,7 +283,7 @@ fn explained(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
-/// Reads bytes that are preceded by a byte with their number.
+/// Reads one byte, and then as many bytes as it says.
 async fn read_counted(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut bytes).await?;

@@ -1,8 +1,8 @@
-//! Tells which programs of a virtual environment of Python are as an installer makes them, whoever made them.
+//! Tells which programs of a Python virtual environment are as an installer would make them, no matter who made them.
 //!
-//! The user's shell runs the scripts that activate an environment, so one is accepted only if it says the
-//! same as the template of a program that makes environments, which no command can have written: the standard
-//! library's `venv`, an installed `virtualenv`, `uv`.
+//! The user's shell runs the scripts that activate an environment, so such a script is accepted only if it follows a
+//! template that no command can have written. The templates come from the programs that make environments: the
+//! standard library's `venv`, an installed `virtualenv`, `uv`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,28 +15,28 @@ use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::fixed_places::FixedPlaces;
 use turnwright_workspace::{nofollow, real_path};
 
-/// Of an environment with more packages or versions of Python, or longer lists of files, not all is read.
+/// The most packages, versions of Python, bytes of file lists, and programs that are read of an environment.
 const MAX_PACKAGES: usize = 4_096;
 const MAX_VERSIONS: usize = 16;
 const MAX_LIST_BYTES: usize = 64 << 20;
 const MAX_PROGRAMS: usize = 10_000;
-/// The longest script that activates an environment, the longest file of an environment, and the largest interpreter.
+/// The most bytes of a script that activates an environment, of a `pyvenv.cfg`, and of an interpreter.
 const MAX_SCRIPT_BYTES: usize = 64 << 10;
 const MAX_SETTINGS_BYTES: usize = 4 << 10;
 const MAX_INTERPRETER_BYTES: u64 = 256 << 20;
-/// More links than this lead nowhere.
+/// A chain of more links than this is taken to lead nowhere.
 const MAX_LINKS: usize = 40;
 
-/// The beginnings of the names of interpreters. Python 3.14 makes the last one.
+/// The prefixes of the names of interpreters. Python 3.14 adds the last one, which begins with the letter pi.
 const PYTHONS: [&str; 3] = ["python", "pypy", "\u{1d70b}thon"];
-/// The keys that the file of an environment may have. The first ones name folders or programs that commands cannot
-/// write.
+/// The keys that a `pyvenv.cfg` may have. The values of the first ones must be folders or programs that no command
+/// can write.
 const KNOWN_PLACES: &[&str] =
     &["home", "executable", "base-prefix", "base-exec-prefix", "base-executable"];
 const KNOWN_SETTINGS: &str = "command implementation include-system-site-packages prompt seed uv version \
                               version_info virtualenv";
 
-/// Returns true if a link in an environment leads to an interpreter, directly or by other links beside it.
+/// Returns true if a link in an environment leads to an interpreter, directly or through other links beside it.
 pub(super) fn is_link_to_python(link: &Path, places: &FixedPlaces) -> bool {
     let mut link = link.to_path_buf();
     for _ in 0..MAX_LINKS {
@@ -67,10 +67,10 @@ impl EnvironmentJudge {
         EnvironmentJudge { places, folders, templates: OnceLock::new() }
     }
 
-    /// The paths of an environment with the content that belongs there: links to an interpreter that no command can
-    /// have written, or copies of it, scripts that activate it, its own file, and the programs that its packages name,
-    /// or all other programs, as long as the lists of the packages are not complete.
-    /// Blocks: not for the runtime's thread.
+    /// Returns the paths in an environment whose content belongs there: links to an interpreter that no command can
+    /// have written, copies of that interpreter, scripts that activate the environment, its `pyvenv.cfg`, and the
+    /// programs that its packages list. While packages are being installed, their lists are not complete, so all
+    /// other programs are accepted instead. Blocks, so do not call it on a thread of the runtime.
     pub(super) fn accepted(&self, environment: &Path, is_installing: bool) -> Vec<PathBuf> {
         let mut accepted = if is_installing { Vec::new() } else { installed_programs(environment) };
         let file = environment.join("pyvenv.cfg");
@@ -97,15 +97,15 @@ impl EnvironmentJudge {
             Ok(found) if found.is_file() && is_interpreter(&name.to_string_lossy()) => {
                 home.is_some_and(|home| is_copy(program, &home.join(name)))
             }
-            Ok(found) if found.is_file() => self.activates(program, environment, home),
+            Ok(found) if found.is_file() => self.is_activation_script(program, environment, home),
             _ => false,
         }
     }
 
-    fn activates(&self, script: &Path, environment: &Path, home: Option<&Path>) -> bool {
+    fn is_activation_script(&self, script: &Path, environment: &Path, home: Option<&Path>) -> bool {
         let Some(text) = read_whole(script, MAX_SCRIPT_BYTES) else { return false };
         let accepts = |templates: &Templates| templates.accept(&text, environment, &self.places);
-        // `uv` writes the scripts before the file of the environment.
+        // There may be no home yet: `uv` writes the scripts before `pyvenv.cfg`.
         let prefix = home.and_then(Path::parent).map(Path::to_path_buf);
         accepts(&Templates::below(prefix, &self.places))
             || accepts(
@@ -113,8 +113,8 @@ impl EnvironmentJudge {
             )
     }
 
-    /// The folder of the interpreter, if the file of an environment has only the usual settings, and no command can
-    /// have written the places that it names.
+    /// Returns the folder of the interpreter, if a `pyvenv.cfg` has only the usual settings, and no command can have
+    /// written the places that it names.
     fn home(&self, file: &Path) -> Option<PathBuf> {
         let text = read_whole(file, MAX_SETTINGS_BYTES)?;
         let mut home = None;
@@ -147,7 +147,7 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.map(|entry| entry.path())
 }
 
-/// The first bytes of a file.
+/// Reads at most `limit` bytes from the start of a file.
 fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit as u64).read_to_end(&mut bytes).ok()?;
@@ -158,24 +158,24 @@ fn open(path: &Path) -> Option<File> {
     nofollow::open_file(&real_path(path).ok()?).ok()
 }
 
-/// All bytes of a file that is not longer than this.
+/// Reads a whole file; `None` if it is longer than `limit` bytes.
 fn read_whole(path: &Path, limit: usize) -> Option<Vec<u8>> {
     read_start(path, limit + 1).filter(|bytes| bytes.len() <= limit)
 }
 
-/// Returns true if one file is a copy of the other.
+/// Returns true if one file is a copy of the other. A file that is too large to be compared is none.
 fn is_copy(path: &Path, original: &Path) -> bool {
     let (Some(file), Some(original)) = (open(path), open(original)) else { return false };
     let mut one = file.take(MAX_INTERPRETER_BYTES);
     let mut other = original.take(MAX_INTERPRETER_BYTES);
     let mut piece = Vec::new();
-    let mut same = Vec::new();
+    let mut other_piece = Vec::new();
     loop {
         piece.clear();
-        same.clear();
+        other_piece.clear();
         let read = (&mut one).take(1 << 20).read_to_end(&mut piece);
-        let other_read = (&mut other).take(1 << 20).read_to_end(&mut same);
-        if read.is_err() || other_read.is_err() || piece != same {
+        let other_read = (&mut other).take(1 << 20).read_to_end(&mut other_piece);
+        if read.is_err() || other_read.is_err() || piece != other_piece {
             return false;
         }
         if piece.is_empty() {
@@ -184,14 +184,14 @@ fn is_copy(path: &Path, original: &Path) -> bool {
     }
 }
 
-/// Returns true if this is the file of an environment whose programs are still there.
-pub(super) fn is_without_file(file: &Path) -> bool {
+/// Returns true if this is the path of a `pyvenv.cfg`, and the programs of its environment are left without it.
+pub(super) fn leaves_programs(file: &Path) -> bool {
     let programs = file.parent().into_iter().flat_map(ProtectedPaths::environment_programs);
     ProtectedPaths::is_environment_file(file) && programs.into_iter().any(|folder| folder.is_dir())
 }
 
-/// The programs of an environment that its packages name as their files. The environment's own programs
-/// (`activate`, `python`) are none of them, whatever a package says.
+/// The programs of an environment that its packages list among their files, but never the environment's own
+/// programs (`activate`, `python`), whatever a package lists.
 fn installed_programs(environment: &Path) -> Vec<PathBuf> {
     let mut programs = Vec::new();
     let mut bytes_left = MAX_LIST_BYTES;
@@ -201,8 +201,8 @@ fn installed_programs(environment: &Path) -> Vec<PathBuf> {
         let list = texts.find_map(|text| String::from_utf8(text).ok()).unwrap_or_default();
         bytes_left -= list.len();
         let named = list.lines().filter_map(program_of_package);
-        let room = MAX_PROGRAMS - programs.len();
-        programs.extend(named.take(room).map(|path| environment.join(path)));
+        let left = MAX_PROGRAMS - programs.len();
+        programs.extend(named.take(left).map(|path| environment.join(path)));
     }
     programs
 }
@@ -211,9 +211,9 @@ fn installed_programs(environment: &Path) -> Vec<PathBuf> {
 fn packages(environment: &Path) -> Vec<PathBuf> {
     let versions = entries(&environment.join("lib"));
     let folders = versions.take(MAX_VERSIONS).chain([environment.join("Lib")]);
-    let packages = folders.map(|folder| folder.join("site-packages"));
-    let described = packages.flat_map(|folder| entries(&folder));
-    let descriptions = described
+    let site_packages = folders.map(|folder| folder.join("site-packages"));
+    let candidates = site_packages.flat_map(|folder| entries(&folder));
+    let descriptions = candidates
         .filter(|path| path.extension().is_some_and(|end| end == "dist-info" || end == "egg-info"));
     descriptions.collect()
 }
@@ -249,12 +249,12 @@ fn is_interpreter(program: &str) -> bool {
     })
 }
 
-/// The longest template, and the number of them that are looked at.
+/// The most bytes of a template, and the most templates that are kept.
 const MAX_TEMPLATE_BYTES: usize = 32 << 10;
 const MAX_TEMPLATES: usize = 256;
 /// Each template in the program `uv` begins with a line that contains this.
-const UV_TEMPLATE: &[u8] = b"Copyright (c) 2020-202x The virtualenv developers";
-/// Not more of a program than this is searched for templates.
+const UV_TEMPLATE_MARK: &[u8] = b"Copyright (c) 2020-202x The virtualenv developers";
+/// The most bytes of a program that are searched for templates.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 /// Programs that bring `virtualenv` along.
 const MAKERS: &[&str] =
@@ -271,7 +271,7 @@ impl Templates {
         for folder in folders.iter().filter(|folder| places.leads_to(folder).is_some()) {
             prefixes.extend(folder.parent().map(Path::to_path_buf));
             prefixes.extend(MAKERS.iter().filter_map(|maker| prefix_of(&folder.join(maker))));
-            // The programs of pyenv start the programs of its versions.
+            // The shims of pyenv start the programs of the versions that it has installed.
             if let Some(pyenv) = folder.parent().filter(|_| folder.ends_with("shims")) {
                 prefixes.extend(entries(&pyenv.join("versions")));
             }
@@ -279,6 +279,7 @@ impl Templates {
         Templates::below(prefixes, places)
     }
 
+    /// The templates of the Python installations, and of the copies of `uv`, in folders such as `/usr`.
     fn below(prefixes: impl IntoIterator<Item = PathBuf>, places: &FixedPlaces) -> Templates {
         let mut templates = Templates(Vec::new());
         for prefix in prefixes {
@@ -325,7 +326,7 @@ impl Templates {
             let read = (&mut program).take(1 << 20).read_to_end(&mut window)?;
             let is_end = read == 0;
             let mut from = 0;
-            while let Some(at) = find(&window[from..], UV_TEMPLATE).map(|at| from + at) {
+            while let Some(at) = find(&window[from..], UV_TEMPLATE_MARK).map(|at| from + at) {
                 if !is_end && window.len() - at < MAX_TEMPLATE_BYTES
                     || self.0.len() >= MAX_TEMPLATES
                 {
@@ -335,15 +336,16 @@ impl Templates {
                 let comment =
                     ["@REM ", "# "].into_iter().find(|mark| before.ends_with(mark.as_bytes()));
                 let start = at - comment.map_or(0, str::len);
-                from = at + UV_TEMPLATE.len();
+                from = at + UV_TEMPLATE_MARK.len();
                 let rest = &window[from..window.len().min(at + MAX_TEMPLATE_BYTES)];
-                let end = find(rest, UV_TEMPLATE).unwrap_or(rest.len());
+                let end = find(rest, UV_TEMPLATE_MARK).unwrap_or(rest.len());
                 self.0.push(window[start..from + end].to_vec());
             }
             if is_end {
                 return Ok(());
             }
-            // A template that begins at the end of this piece is looked at with the next one.
+            // A template that begins at the end of this piece is looked at with the next one. The 8 bytes are for the
+            // mark of a comment before it.
             let kept =
                 window.len().saturating_sub(MAX_TEMPLATE_BYTES + 8).max(from.saturating_sub(8));
             window.drain(..kept);
@@ -355,11 +357,11 @@ impl Templates {
     fn accept(&self, script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
         script.is_empty()
             || script.ends_with(b"\n")
-                && self.0.iter().any(|template| gives(template, script, environment, places))
+                && self.0.iter().any(|template| produces(template, script, environment, places))
     }
 }
 
-/// The folder with the libraries of the interpreter that the first line of a program names.
+/// The prefix, such as `/usr`, under which the interpreter is installed that the first line of a program names.
 fn prefix_of(program: &Path) -> Option<PathBuf> {
     let start = read_start(program, 256)?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
@@ -367,10 +369,10 @@ fn prefix_of(program: &Path) -> Option<PathBuf> {
     Some(interpreter.parent()?.parent()?.to_path_buf())
 }
 
-/// Returns true if a template, with harmless texts for its variables, begins with this script.
-fn gives(template: &[u8], script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
-    let mut script = without_mark(script);
-    let mut template = without_mark(template);
+/// Returns true if this script is the whole or the beginning of a template with harmless values for its variables.
+fn produces(template: &[u8], script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
+    let mut script = without_byte_order_mark(script);
+    let mut template = without_byte_order_mark(template);
     let mut line_start = template;
     loop {
         let variable = next_variable(template);
@@ -405,7 +407,7 @@ fn gives(template: &[u8], script: &[u8], environment: &Path, places: &FixedPlace
     }
 }
 
-fn without_mark(text: &[u8]) -> &[u8] {
+fn without_byte_order_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
@@ -423,6 +425,7 @@ fn variable_between(template: &[u8], open: &str, close: &str) -> Option<std::ops
         let name = &template[at + open.len()..];
         let is_part = |byte: &&u8| byte.is_ascii_uppercase() || **byte == b'_';
         let length = name.iter().take_while(is_part).count();
+        // The closing mark `__` consists of characters that a name may have, too.
         let whole = &name[..length];
         let bare = if open == "__" { whole.strip_suffix(b"__") } else { Some(whole) };
         if let Some(bare) = bare.filter(|bare| !bare.is_empty())
@@ -448,7 +451,7 @@ fn is_quoted(line: &[u8]) -> bool {
     quote.is_some()
 }
 
-/// Returns true if a value of a variable leads nowhere but to the environment and is a text for each shell.
+/// Returns true if the value of a variable leads nowhere but to the environment, and is plain text to every shell.
 fn is_harmless_value(
     name: &[u8],
     value: &str,
@@ -494,7 +497,7 @@ fn is_harmless_value(
         }
 }
 
-/// The first line of a text, with its end.
+/// The first line of a text, with its line break.
 fn first_line(text: &[u8]) -> &[u8] {
     text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default()
 }
@@ -562,7 +565,7 @@ mod tests {
             (script("/ws/.venv", "bin", "x\"; evil; \""), false),
             (script("/ws/.venv", "bin", "x\nevil\n"), false),
         ] {
-            let found = gives(template, script.as_bytes(), Path::new("/ws/.venv"), &places);
+            let found = produces(template, script.as_bytes(), Path::new("/ws/.venv"), &places);
             assert_eq!(found, expected, "{script}");
         }
     }

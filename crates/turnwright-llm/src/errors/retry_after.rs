@@ -10,7 +10,7 @@ use super::has_any;
 /// The longest delay that a server can impose; for longer ones the turn ends with the error.
 pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(60);
 
-/// Larger numbers are Unix timestamps: in milliseconds above this one, in seconds above the next.
+/// Numbers above the first of these are Unix timestamps in milliseconds, those above the second in seconds.
 const MIN_EPOCH_MILLISECONDS: f64 = 1e11;
 const MIN_EPOCH_SECONDS: f64 = 1e9;
 
@@ -58,7 +58,7 @@ fn from_retry_after(headers: &HeaderMap, prefix: &str, now: SystemTime) -> Optio
 /// The delay of rate limit headers, which exist for several limits, such as requests and tokens. If
 /// the server reports what remains of the limits, only exhausted ones count.
 fn from_rate_limit_headers(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let mut spent = None;
+    let mut exhausted = None;
     let mut unknown: Option<Duration> = None;
     let mut has_remaining = false;
     for (name, value) in headers {
@@ -72,7 +72,7 @@ fn from_rate_limit_headers(headers: &HeaderMap, now: SystemTime) -> Option<Durat
             Some(left) => {
                 has_remaining = true;
                 if left <= 0.0 {
-                    spent = spent.max(wait);
+                    exhausted = exhausted.max(wait);
                 }
             }
             // It is unknown which limit was hit: take the shortest delay, since the wait can be
@@ -80,7 +80,7 @@ fn from_rate_limit_headers(headers: &HeaderMap, now: SystemTime) -> Option<Durat
             None => unknown = unknown.into_iter().chain(wait).min(),
         }
     }
-    if has_remaining { spent } else { unknown }
+    if has_remaining { exhausted } else { unknown }
 }
 
 /// The delay in an error's body, in a field or in its message.
@@ -90,17 +90,17 @@ pub(crate) fn from_body(body: &Value, message: &str, now: SystemTime) -> Option<
 
 /// Google's `retryDelay` and similar fields.
 fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
-    const OWN: &str = "retryDelay retry_after retry_after_seconds resets_in_seconds quotaResetDelay resets_at \
-                       reset_at X-RateLimit-Reset";
+    const DELAY_FIELDS: &str = "retryDelay retry_after retry_after_seconds resets_in_seconds quotaResetDelay \
+                                resets_at reset_at X-RateLimit-Reset";
     match value {
         Value::Array(items) => items.iter().find_map(|item| from_fields(item, now)),
         Value::Object(fields) => {
-            let mut stated = OWN.split(' ').filter_map(|field| fields.get(field));
-            let own = stated.find_map(|delay| match delay {
+            let mut stated = DELAY_FIELDS.split(' ').filter_map(|field| fields.get(field));
+            let found = stated.find_map(|delay| match delay {
                 Value::String(text) => parse_delay_or_date(text, now),
                 other => parse_delay_or_date(&other.as_f64()?.to_string(), now),
             });
-            own.or_else(|| {
+            found.or_else(|| {
                 ["error", "details", "metadata", "headers"]
                     .iter()
                     .filter_map(|field| fields.get(*field))
@@ -130,16 +130,16 @@ fn from_message(message: &str, now: SystemTime) -> Option<Duration> {
     })
 }
 
-/// Parses a header with a duration, a timestamp or a date.
+/// Parses a value that is a duration, a timestamp or a date.
 fn parse_delay_or_date(value: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(number) = value.parse::<f64>() {
-        let since = match number {
+        let epoch_seconds = match number {
             number if number > MIN_EPOCH_MILLISECONDS => number / 1000.0,
             number if number > MIN_EPOCH_SECONDS => number,
             number => return checked_seconds(number),
         };
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        return Some(checked_seconds(since)?.saturating_sub(now));
+        return Some(checked_seconds(epoch_seconds)?.saturating_sub(now));
     }
     let date = httpdate::parse_http_date(value).ok().or_else(|| parse_date(value, 0));
     match date {
@@ -229,13 +229,14 @@ fn leading_number(text: &str, digits: usize) -> Option<(u32, &str)> {
 }
 
 fn days_since_1970(year: u32, month: u32, day: u32) -> Option<u32> {
-    const BEFORE: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let before = BEFORE.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
+    const DAYS_BEFORE_MONTH: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let before = DAYS_BEFORE_MONTH.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
     let is_leap = leap_days(year) > leap_days(year.checked_sub(1)?);
-    let today = u32::from(is_leap && month > 2) + before + day.min(31).checked_sub(1)?;
-    Some(year.checked_sub(1970)? * 365 + leap_days(year - 1) - leap_days(1969) + today)
+    let day_of_year = u32::from(is_leap && month > 2) + before + day.min(31).checked_sub(1)?;
+    Some(year.checked_sub(1970)? * 365 + leap_days(year - 1) - leap_days(1969) + day_of_year)
 }
 
+/// The number of leap days from the year 1 to the end of this year.
 fn leap_days(year: u32) -> u32 {
     year / 4 - year / 100 + year / 400
 }
@@ -260,7 +261,7 @@ mod tests {
         parsed.collect()
     }
 
-    /// C.1 #39.
+    /// Quirk C.1 #39.
     #[test]
     fn delays_are_parsed_in_each_form() {
         let table = [
@@ -300,7 +301,7 @@ mod tests {
         }
     }
 
-    /// The clock of the server decides, even if the one here is two minutes slow.
+    /// The server's clock counts, even if ours is two minutes slow.
     #[test]
     fn a_date_counts_from_that_of_the_response() {
         let local = now() - Duration::from_secs(120);

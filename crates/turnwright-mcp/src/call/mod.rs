@@ -45,7 +45,7 @@ const MAX_MESSAGE_CHARS: usize = 300;
 pub enum CallError {
     /// The connection has ended.
     ConnectionLost,
-    /// The call failed, for the reason that this text gives the model.
+    /// The call failed; this text tells the model why.
     Failed(String),
 }
 
@@ -56,7 +56,7 @@ impl From<String> for CallError {
 }
 
 /// Calls a tool and waits for its result. The peer and the number of its connection are those of
-/// [`Server::peer`]. The server may ask the user of `caller`.
+/// [`Server::peer`]. The server may ask the user questions through `caller`.
 pub async fn call(
     server: &Server,
     (peer, connection): (&Peer, u64),
@@ -70,15 +70,15 @@ pub async fn call(
     ]);
     let mut answers = JsonObject::new();
     for _ in 0..MAX_ROUNDS {
-        let mut round = params.clone();
-        round.append(&mut answers);
-        let mut response = send_once(round, &mut call).await?;
+        let mut round_params = params.clone();
+        round_params.append(&mut answers);
+        let mut response = send_once(round_params, &mut call).await?;
         if let Err(PeerError::ErrorResponse(refusal)) = &response
             && server_requests::visit_pages(&server.spec.name, caller, refusal).await
         {
             continue;
         }
-        // Some servers show their tools to everyone, and run them only for users.
+        // Some servers list their tools for everyone, but run them only for users who have logged in.
         if let Err(PeerError::Rejected(why)) = &mut response
             && let ServerTransport::Http { headers, .. } = &server.spec.transport
             && headers.is_empty()
@@ -163,7 +163,7 @@ async fn send_once(params: JsonObject, call: &mut CallInFlight<'_>) -> Result<Re
     waited.map_err(|_| "The server does not read calls. Nothing was done.".to_owned())?;
     let mut running = call.peer.0.start("tools/call", params);
     call.latest = running.progress();
-    call.tell(String::new());
+    call.note_progress(String::new());
     let answered = call.within_limits(running.response()).await;
     answered.inspect_err(|why| running.give_up(why)).map_err(CallError::from)
 }
@@ -218,6 +218,7 @@ struct CallInFlight<'a> {
     deadline: Instant,
     /// Moved each time there is progress.
     idle_deadline: Instant,
+    /// Receives the progress that the server reports.
     latest: watch::Receiver<Progress>,
     /// The progress to show next. Only the latest is shown.
     unshown: Option<String>,
@@ -243,7 +244,7 @@ impl<'a> CallInFlight<'a> {
     }
 
     /// Shows this progress soon, if it has a text, and gives the call more time.
-    fn tell(&mut self, progress: String) {
+    fn note_progress(&mut self, progress: String) {
         if !progress.is_empty() {
             self.unshown = Some(progress);
         }
@@ -267,23 +268,23 @@ impl<'a> CallInFlight<'a> {
                 () = caller.cancel.cancelled() => break cancelled(),
                 () = sleep_until(deadline) => break timed_out(limits.call_total, "it ran for"),
                 () = sleep_until(idle) => break timed_out(limits.call, "there was no progress for"),
-                () = self.changed() => {}
+                () = self.next_progress() => {}
             }
         };
         Err(why)
     }
 
     /// Waits for new progress, and shows earlier progress as soon as the rate allows it.
-    async fn changed(&mut self) {
+    async fn next_progress(&mut self) {
         loop {
-            // A time in the past would be reached only when the timer of the runtime turns next.
+            // A sleep until a time in the past would end only at the next tick of the runtime's timer.
             let next_update = self.next_update.max(Instant::now());
             tokio::select! {
                 biased;
                 // An error means that the sender is gone: there will be no more progress.
                 Ok(()) = self.latest.changed() => {
                     let text = self.latest.borrow_and_update().1.clone();
-                    return self.tell(text);
+                    return self.note_progress(text);
                 }
                 () = sleep_until(next_update), if self.unshown.is_some() => self.show(),
                 else => std::future::pending::<()>().await,
@@ -384,7 +385,7 @@ pub enum ResultBlock {
         description: String,
         size: Option<u64>,
     },
-    /// With the name of a type that is not supported.
+    /// A block whose type, which is named here, is not supported.
     Unknown(String),
 }
 
@@ -409,7 +410,7 @@ impl ToolResult {
             _ => Vec::new(),
         };
         if (is_error || blocks.is_empty()) && structured.is_none() && !fields.is_empty() {
-            // Some servers say the details of a failure, or all that they say, in fields of their own.
+            // Some servers put the details of a failure, or their whole answer, in fields of their own.
             structured = Some(result);
         }
         Some(ToolResult { blocks, structured, is_error })
@@ -417,7 +418,7 @@ impl ToolResult {
 }
 
 /// Reads a block. A value that is not a block of the protocol becomes its text, unless it has fewer than two
-/// fields or brings a file.
+/// fields or contains the data of a file.
 pub fn parse_block(value: &Value) -> ResultBlock {
     let known = ContentBlock::deserialize(value).ok().and_then(ResultBlock::of);
     if let Some(block) = known {
@@ -435,8 +436,8 @@ pub fn parse_block(value: &Value) -> ResultBlock {
 }
 
 impl ResultBlock {
-    /// Reads a resource in base64, whose label may be wrong: a text or a picture becomes a block of that kind. It may
-    /// be large, so this must run on a blocking thread.
+    /// Decodes a resource in base64, whose media type may be wrong: text or a picture becomes a block of that kind. It
+    /// may be large, so this must run on a blocking thread.
     #[must_use]
     pub fn decoded(self) -> ResultBlock {
         match self {

@@ -55,7 +55,7 @@ pub(super) async fn follow(
         let said = state["statusMessage"].as_str().unwrap_or_default();
         let news = (state["status"].clone(), one_line(said, MAX_MESSAGE_CHARS));
         if known != news {
-            task.call.tell(news.1.clone());
+            task.call.note_progress(news.1.clone());
             known = news;
         }
         let mut requests = state["inputRequests"].as_object().cloned().unwrap_or_default();
@@ -74,7 +74,7 @@ pub(super) async fn follow(
             tokio::select! {
                 biased;
                 answers = &mut answering, if !keys.is_empty() => {
-                    task.call.tell(String::new());
+                    task.call.note_progress(String::new());
                     task.request("tasks/update", answers?).await?;
                     answered.extend(keys);
                     break;

@@ -1,5 +1,5 @@
-//! The user's answers that hold for the rest of the session, also those about access beyond the sandbox and the command
-//! lines that get it. Pure.
+//! The user's answers that hold for the rest of the session, including those about access beyond the sandbox and the
+//! command lines that get it. Pure.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,16 +26,16 @@ pub struct Grants {
     project_rules: Vec<(Rule, String)>,
     /// The exact effects that these rules allow too.
     covered: Vec<Effect>,
-    /// A number that no other content of the answers has had in this process; 0 if there are none.
+    /// A number that belongs to no other set of answers in this process; 0 if there are none.
     revision: u64,
 }
 
-/// The last revision of any answers.
+/// The last revision that was given to any set of answers.
 static LAST_REVISION: AtomicU64 = AtomicU64::new(0);
 
 impl Grants {
-    /// Returns a number that changes with every answer: what was judged by answers of the same revision is judged
-    /// by the same answers.
+    /// Returns a number that changes with every answer, so whatever is judged at the same revision is judged by the
+    /// same answers.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -90,7 +90,7 @@ impl Grants {
         self.covered.extend_from_slice(covered);
     }
 
-    /// Forgets the answers that have become rules of the project, which can be revoked.
+    /// Forgets the answers that have become rules of the project, so that they end when those rules are revoked.
     pub fn forget_kept(&mut self) {
         self.note_change();
         let kept = std::mem::take(&mut self.project_rules);
@@ -164,7 +164,7 @@ pub struct AccessGrant {
 /// The commands that a grant is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GrantedCommands {
-    /// Every command, also in lines that are not understood.
+    /// Every command, even in lines that are not understood.
     All,
     /// Commands with these words, in lines that are understood.
     Matching(Pattern),
@@ -201,7 +201,7 @@ impl Grants {
         if self.access().is_empty() {
             return needed.is_none();
         }
-        let left = self.left_of(needed, |grant| {
+        let left = self.missing_access(needed, |grant| {
             grant.commands == GrantedCommands::All || grant.is_for_line(command)
         });
         left.is_none() || is_understood(command) && self.gives_each_command(command, &left)
@@ -209,23 +209,23 @@ impl Grants {
 
     /// Returns true if the user has allowed all this access to exactly this line.
     pub(crate) fn gives_line_access(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
-        self.left_of(needed, |grant| grant.is_for_line(command)).is_none()
+        self.missing_access(needed, |grant| grant.is_for_line(command)).is_none()
     }
 
-    /// The part of some access that these grants do not give.
-    fn left_of(
+    /// Returns the part of the needed access that is given by none of the grants for which `applies` is true.
+    fn missing_access(
         &self,
         needed: &ExtraAccess,
-        is_meant: impl Fn(&AccessGrant) -> bool,
+        applies: impl Fn(&AccessGrant) -> bool,
     ) -> ExtraAccess {
-        let grants = self.access().iter().filter(|grant| is_meant(grant));
+        let grants = self.access().iter().filter(|grant| applies(grant));
         grants.fold(needed.clone(), |left, grant| left.beyond(&grant.access))
     }
 
     fn gives_each_command(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
         commands_with_access(command)
             .into_iter()
-            .all(|simple| self.left_of(needed, |grant| grant.is_about(simple)).is_none())
+            .all(|simple| self.missing_access(needed, |grant| grant.is_about(simple)).is_none())
     }
 }
 

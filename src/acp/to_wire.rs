@@ -34,7 +34,7 @@ use turnwright_types::update::{
 
 /// The id of a session's plan: there is one, which each update replaces.
 const PLAN_ID: &str = "plan";
-/// The address of an attached PDF file. The attachment before it has its own.
+/// The URI of an attached PDF file. The real one is in the resource before it.
 const PDF_URI: &str = "attachment:document.pdf";
 
 /// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
@@ -69,14 +69,14 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
                 None => update,
             })
         }
-        // Version 1 says so with the answer to the request.
+        // In version 1, the answer to the request says this.
         Update::TurnBegan(_)
         | Update::UserMessage { .. }
         | Update::KnownPrompt { .. }
         | Update::ReplayComplete => return None,
         // The terminals of version 1 end with their cards.
         Update::TerminalEnded { .. } => return None,
-        // The clients of each version make this update themselves, because its anchor differs.
+        // The client type of each version makes this update itself, because its anchor differs.
         Update::Cursor { .. } => return None,
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::ContextUsage { used, size, cached, cost } => {

@@ -41,7 +41,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The time that all handlers have together at the session's end.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// The most occasions at a time whose handlers run without being waited for.
+/// The most occasions whose handlers may run in the background at the same time.
 const MAX_IN_BACKGROUND: usize = 16;
 /// The most files of one call that are checked for changes made by hooks.
 const MAX_COMPARED_FILES: usize = 50;
@@ -83,7 +83,7 @@ impl SessionHooks {
         self.has_started.store(false, Ordering::Relaxed);
     }
 
-    /// Called when a turn begins: no notification about idle time is sent.
+    /// Called when a turn begins, so that no notification about idle time is sent.
     pub(crate) fn end_idle_time(&self) {
         self.idle.get().cancel();
     }
@@ -91,7 +91,7 @@ impl SessionHooks {
 
 /// The facts about a helper that hooks are given, and its limits.
 #[derive(Clone, Debug)]
-pub(crate) struct HelperOfHooks {
+pub(crate) struct HelperFacts {
     /// The session that the helper belongs to.
     pub(crate) session: String,
     pub(crate) kind: String,
@@ -101,7 +101,7 @@ pub(crate) struct HelperOfHooks {
     pub(crate) is_read_only: bool,
 }
 
-impl HelperOfHooks {
+impl HelperFacts {
     /// Refuses a line that does anything but run commands that the helper may run.
     pub(crate) fn refuse(&self, script: &Script) -> Option<ToolRefusal> {
         let mut commands = script.commands.iter();
@@ -131,7 +131,7 @@ fn mode_word(mode: Mode) -> &'static str {
 impl ToolEnv {
     /// Returns true if there are hooks for an event.
     pub(crate) fn has_hooks(&self, event: HookEvent) -> bool {
-        // A replay has no hooks of its own; the verdicts come from the recording.
+        // A replay has no hooks of its own.
         self.shared.hooks.set.get().has(event) || self.are_hooks_played()
     }
 
@@ -140,6 +140,7 @@ impl ToolEnv {
         !self.shared.hooks.set.get().0.is_empty() || self.are_hooks_played()
     }
 
+    /// Returns true in a replay, where the verdicts come from the recording.
     fn are_hooks_played(&self) -> bool {
         self.shared.process.outside.is_played(HOOKS)
     }

@@ -65,7 +65,7 @@ pub(crate) use arguments::{
 pub(crate) use edit_common::{current_place, edited_path, is_read_freely};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use exit_plan::shown_form;
-pub(crate) use hooks::{HelperOfHooks, SessionHooks, hook_sandbox, hook_site};
+pub(crate) use hooks::{HelperFacts, SessionHooks, hook_sandbox, hook_site};
 pub(crate) use host_questions::HostConsent;
 pub(crate) use memory::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, kept_lines, note_folders};
 pub(crate) use registry::{

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{HelperOfHooks, HelperRunner, HelperSet, HostConsent, SessionHooks};
+use super::{HelperFacts, HelperRunner, HelperSet, HostConsent, SessionHooks};
 use turnwright_config::ConfigFile;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
@@ -87,7 +87,7 @@ pub struct ToolEnv {
     /// Nobody can answer a question.
     pub is_alone: bool,
     /// The helper that has the conversation, if one has.
-    pub(crate) helper: Option<HelperOfHooks>,
+    pub(crate) helper: Option<HelperFacts>,
     /// The terminals in which the client runs commands. Without them it is sent their output: for a terminal that it
     /// draws, if it does so when the command starts, and otherwise as text in the call's card.
     pub terminals: Option<Arc<dyn ClientTerminals>>,

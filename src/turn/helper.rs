@@ -19,7 +19,7 @@ use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{
-    HelperOfHooks, HelperRunner, HelperTask, ToolAnswer, ToolCtx, ToolOutcome, command_limits,
+    HelperFacts, HelperRunner, HelperTask, ToolAnswer, ToolCtx, ToolOutcome, command_limits,
     gives_tool,
 };
 use client::{HelperClient, work_done};
@@ -153,7 +153,7 @@ impl Conversation {
         written.written().await;
         let prefix = format!("{}p", short_id(&client.call));
         let mut env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
-        env.helper = Some(HelperOfHooks {
+        env.helper = Some(HelperFacts {
             session: self.env.session.to_string(),
             kind: task.kind.name.clone(),
             commands: command_limits(task.kind.tools.as_deref().unwrap_or_default()),

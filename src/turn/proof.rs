@@ -363,7 +363,7 @@ fn formats(command: &SimpleCommand) -> bool {
     first.is_some_and(|word| is_in(FORMATTERS, word)) && words.all(|word| word != "--check")
 }
 
-/// Returns true if a list of words has this one.
+/// Returns true if a list of words, separated by spaces, contains this one.
 pub(super) fn is_in(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }

@@ -1,5 +1,5 @@
-//! Distinguishes a peer that is gone from one whose message takes long: the arrival of bytes counts, not of
-//! messages, since a large message may take minutes on a slow network. Also counts the bytes of incomplete
+//! Tells a peer that is gone from one whose message takes a long time: what counts is the arrival of bytes, not of
+//! whole messages, since a large message may take minutes on a slow network. Also counts the bytes of incomplete
 //! messages, because they take memory.
 
 use std::io::{self, ErrorKind};
@@ -13,23 +13,24 @@ use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
-/// How long a peer may send nothing. It is asked for a sign of life three times within this time.
+/// How long a peer may send nothing before it counts as gone. Within this time it is asked three times for a sign of
+/// life.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 /// The bytes of incomplete messages that all connections together may hold.
 const MAX_INCOMPLETE: usize = 256 * 1024 * 1024;
-/// The bytes that each of them may hold in any case.
+/// The bytes that each connection may hold even beyond [`MAX_INCOMPLETE`].
 const OWN_SHARE: usize = 256 * 1024;
 
 /// When something was read from a socket, and how much of it waits for the rest of its message.
 #[derive(Debug)]
 pub(crate) struct SocketReads {
     opened: Instant,
-    /// The time of the last read, in milliseconds from then.
+    /// The time of the last read, in milliseconds since `opened`.
     last_read: AtomicU64,
-    /// The bytes of incomplete messages. They are released with this.
+    /// The bytes of this connection's incomplete messages. They are released when this is dropped.
     incomplete: AtomicUsize,
-    /// Those of all connections of a server; `None` if only one message at a time can be incomplete, whose size
-    /// has a limit of its own.
+    /// The bytes of incomplete messages of all connections of a server; `None` if only one message at a time can be
+    /// incomplete, and its size is limited elsewhere.
     all_incomplete: Option<Arc<AtomicUsize>>,
 }
 
@@ -47,7 +48,7 @@ impl SocketReads {
         self.opened + Duration::from_millis(self.last_read.load(Ordering::Relaxed))
     }
 
-    /// Notes bytes that were read now. Returns false if there is no room for them.
+    /// Records that bytes were read just now. Returns false if there is no room for them.
     fn add(&self, bytes: usize) -> bool {
         let millis = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_read.store(millis, Ordering::Relaxed);
@@ -70,7 +71,7 @@ impl SocketReads {
         &self,
         messages: &mut (impl Stream<Item = T> + Unpin),
     ) -> Option<T> {
-        // While nobody waits, nothing is read.
+        // Nothing is read while nobody waits, so an earlier silence means nothing.
         let begin = Instant::now();
         loop {
             let due = self.last_read().max(begin) + SILENCE_LIMIT;
@@ -89,7 +90,7 @@ impl Drop for SocketReads {
     }
 }
 
-/// A socket that notes when something was read from it, and how much.
+/// A socket that records when something was read from it, and how much.
 pub(crate) struct WatchedSocket<S> {
     socket: S,
     reads: Arc<SocketReads>,

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::message::{RequestId, RpcError, RpcResponse};
 use super::outbox::Outbox;
 
-/// The additional wait for a response after the time-out.
+/// The additional wait for a response after the timeout.
 const SECOND_LOOK: Duration = Duration::from_millis(200);
 
 /// The other end of the connection, to which requests can be sent.
@@ -24,17 +24,18 @@ const SECOND_LOOK: Duration = Duration::from_millis(200);
 pub struct Peer {
     outbox: Outbox,
     pending: Arc<PendingRequests>,
-    /// The notification that withdraws a request, and the field of its parameters for the id.
+    /// The method of the notification that withdraws a request, and the name of its parameter for the request's id.
     withdrawal: (&'static str, &'static str),
 }
 
 impl Peer {
-    /// Creates a peer to which `outbox` leads. Withdrawn requests are announced with `$/cancel_request`.
+    /// Creates the peer that gets the messages in `outbox`. Withdrawn requests are announced with `$/cancel_request`.
     pub fn new(outbox: Outbox) -> Peer {
         Peer::with_withdrawal(outbox, "$/cancel_request", "requestId")
     }
 
-    /// Like [`Peer::new`], with another notification for withdrawn requests, whose field `id_field` has the id.
+    /// Like [`Peer::new`], but withdrawn requests are announced with the notification `method`, whose parameter
+    /// `id_field` is the request's id.
     pub fn with_withdrawal(outbox: Outbox, method: &'static str, id_field: &'static str) -> Peer {
         let pending = Arc::new(PendingRequests::new(0, MAX_PENDING_REQUESTS));
         Peer { outbox, pending, withdrawal: (method, id_field) }

@@ -66,7 +66,7 @@ pub struct WorkCounts {
     pub failed_edits: u64,
     /// The number of times that the model was told that it repeats itself.
     pub loops: u64,
-    /// The turns of which it is known if they were proven.
+    /// The turns for which it is known whether they were proven.
     pub judged_turns: u64,
     /// The turns that ended with a check or a test that passed.
     pub proven_turns: u64,

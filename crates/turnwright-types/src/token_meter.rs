@@ -1,5 +1,5 @@
-//! Estimates the tokens of a conversation without a tokenizer. The server's counts correct the
-//! estimate.
+//! Estimates the tokens of a conversation without a tokenizer, from its weight: its size in bytes, adjusted for images
+//! and for characters outside ASCII. The server's counts correct the estimate.
 //!
 //! Learns what the model of a conversation cannot do: the size of its window, from requests that were refused and from
 //! counts that are too low; and that it cannot summarise, so that it is not asked again and again. Pure.
@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use crate::message::{Arguments, Media, Message, PromptPart, TokenUsage, ToolSpec};
 
-/// The bytes of a token until the server has counted some.
+/// The bytes per token that are assumed until the server has counted a request.
 const USUAL_BYTES_PER_TOKEN: f64 = 4.0;
-/// The most bytes of a token. A server that counts fewer tokens has not read everything, or leaves out what
-/// it had in its cache.
+/// The most bytes per token that are possible. A server that counts fewer tokens has not read everything, or leaves
+/// out what it had in its cache.
 const MAX_BYTES_PER_TOKEN: u64 = 8;
-/// The most bytes of a token that a count is believed to show.
+/// The most bytes per token that the estimate adopts from a count.
 const MAX_USUAL_BYTES_PER_TOKEN: u64 = 6;
 /// The tokens that a chat template may add to, or leave out of, what is new in a request.
 const TEMPLATE_TOKENS: u64 = 512;
-/// More tokens fit into no window, whatever a gateway adds to a request.
+/// No model's window is larger, so a gateway cannot add more tokens to a request.
 const MAX_WINDOW: u64 = 10_000_000;
 /// Below this many tokens the estimate is too coarse to say that a count is too low.
 const MIN_COMPARABLE_TOKENS: u64 = 4_000;
@@ -27,7 +27,7 @@ const MIN_COMPARABLE_TOKENS: u64 = 4_000;
 const MEDIA_WEIGHT: u64 = 4_000;
 /// The bytes of base64 of a PDF file that weigh as much as an image: about a scanned page.
 const PDF_PAGE_BYTES: u64 = 100_000;
-/// The weight of the frame of a message or a call.
+/// The weight of what a request has around each message or call.
 const FRAME_WEIGHT: u64 = 16;
 
 /// Estimates how many tokens the messages of one conversation take.
@@ -36,7 +36,7 @@ pub struct TokenMeter {
     counted: Option<CountedRequest>,
     /// The last count, if it contradicts earlier ones. The next one can confirm it.
     doubted: Option<CountedRequest>,
-    /// The bytes of a token according to the last credible count.
+    /// The bytes per token according to the last credible count.
     bytes_per_token: Option<f64>,
 }
 
@@ -45,13 +45,13 @@ pub struct TokenMeter {
 struct CountedRequest {
     input: u64,
     output: u64,
-    /// The number of messages in both.
+    /// The number of messages in the request and its answer.
     messages: usize,
-    /// The estimate was too coarse to contradict it.
+    /// True if the estimate was too coarse to contradict the count.
     is_coarse: bool,
 }
 
-/// The worth of a server's count of a request.
+/// The judgement on a server's count of the tokens of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountFinding {
     /// It is the size of the request.
@@ -63,8 +63,8 @@ pub enum CountFinding {
 }
 
 impl TokenMeter {
-    /// Records the server's count of a request of this weight. The request and its answer are these
-    /// messages. A count that contradicts earlier ones is not used unless the next one confirms it.
+    /// Records the server's count of a request of this weight. `messages` are those of the request and its
+    /// answer. A count that contradicts earlier ones is not used unless the next one confirms it.
     pub fn record(
         &mut self,
         usage: &TokenUsage,
@@ -109,14 +109,14 @@ impl TokenMeter {
             }
             None => input <= most_tokens(weight),
         };
-        // A gateway may add much to a request, which two counts show, but leaves nothing out.
+        // A gateway may add much to a request, which two counts that agree show, but it leaves nothing out.
         let is_confirmed =
             self.doubted.is_some_and(|doubted| doubted.is_continued_by(input, messages));
         let is_whole = self.may_be_whole(input, weight, messages);
         input > 0 && is_whole && (is_expected || is_confirmed)
     }
 
-    /// True if a count is not too low for the whole request, as far as the estimate can tell.
+    /// Returns true if a count is not too low for the whole request, as far as the estimate can tell.
     fn may_be_whole(&self, input: u64, weight: u64, messages: &[Arc<Message>]) -> bool {
         let text = weight - media_weight(without_answer(messages)).min(weight);
         self.is_coarse(weight) || input * MAX_BYTES_PER_TOKEN >= text
@@ -139,12 +139,12 @@ impl TokenMeter {
         !(new * 6..=new * 14 + TEMPLATE_TOKENS * 10).contains(&(input * 10))
     }
 
-    /// True if a request of this weight is so short that the estimate cannot contradict a count.
+    /// Returns true if a request of this weight is so short that the estimate cannot contradict a count.
     pub fn is_coarse(&self, weight: u64) -> bool {
         self.tokens(weight) <= MIN_COMPARABLE_TOKENS
     }
 
-    /// True if a request of this weight cannot have so many tokens, whatever a gateway has added to it.
+    /// Returns true if a request of this weight cannot have so many tokens, whatever a gateway has added to it.
     pub fn is_impossible(tokens: u64, weight: u64) -> bool {
         tokens > weight + MAX_WINDOW
     }
@@ -205,8 +205,8 @@ impl TokenMeter {
 }
 
 impl CountedRequest {
-    /// True if this may be the count of the first part of these messages, and `input` the count of all but the
-    /// answer at their end.
+    /// Returns true if this may be the count of the first part of these messages, and `input` the count of all but
+    /// the answer at their end.
     fn is_continued_by(&self, input: u64, messages: &[Arc<Message>]) -> bool {
         let Some(new) = messages.get(self.messages..) else { return false };
         let new = without_answer(new);
@@ -316,29 +316,29 @@ pub fn part_weight(part: &PromptPart) -> u64 {
     }
 }
 
-/// The number of credible counts that lift a limit which only counts have shown. It is lifted once.
+/// The number of credible counts that lift a limit which was inferred from counts. They do so only once.
 const COUNTS_THAT_LIFT: u32 = 3;
 
-/// The limit of the window that one conversation has found out for its model.
+/// The limit of its model's window, as far as one conversation has learned it.
 #[derive(Clone, Debug, Default)]
 pub struct LearnedWindow {
     model: String,
     limit: Option<u64>,
-    /// The credible counts since counts have shown the limit; `None` if a refusal has.
+    /// The number of credible counts since the limit was inferred from counts; `None` if it comes from a refusal.
     credible: Option<u32>,
     /// The tokens of the last request that seemed to be cut.
     cut: Option<u64>,
-    /// The limit was lifted once.
+    /// True if a limit has been lifted.
     is_lifted: bool,
 }
 
 impl LearnedWindow {
-    /// The most tokens that this model takes, if that was found out.
+    /// The most tokens that this model takes, if that is known.
     pub fn limit(&self, model: &str) -> Option<u64> {
         self.limit.filter(|_| self.model == model)
     }
 
-    /// True if the limit is only assumed after a refusal that does not name one.
+    /// Returns true if the limit is only assumed after a refusal that does not name one.
     pub fn is_guessed(&self, model: &str) -> bool {
         self.limit(model).is_some() && self.credible.is_none()
     }
@@ -398,17 +398,17 @@ impl LearnedWindow {
 /// After this many failures the older part of a conversation is left out without a summary.
 const MAX_FAILURES: u32 = 3;
 
-/// The requests for a summary in a row that a model has failed in one conversation.
+/// Counts the requests for a summary in a row at which a model has failed in one conversation.
 #[derive(Clone, Debug, Default)]
 pub struct FailedSummaries {
     model: String,
     count: u32,
-    /// The model has answered something else since the first of them.
+    /// True if the model has answered something else since the first of them.
     answers_others: bool,
 }
 
 impl FailedSummaries {
-    /// Counts a failed request. `has_answered` means that the server has answered it, if not with a summary.
+    /// Counts a failed request. `has_answered` is true if the server answered it, though not with a summary.
     pub fn add(&mut self, model: &str, has_answered: bool) {
         if self.model != model {
             *self = FailedSummaries { model: model.to_owned(), ..FailedSummaries::default() };
@@ -422,17 +422,18 @@ impl FailedSummaries {
         self.answers_others |= self.model == model && self.count > 0;
     }
 
-    /// True if another failure may be followed by a further request at once.
+    /// Returns true if the model has failed so seldom that it may be asked again at once.
     pub fn may_retry(&self, model: &str) -> bool {
         self.model != model || self.count < MAX_FAILURES
     }
 
-    /// True if this model answers, but gives no summaries.
+    /// Returns true if this model answers, but gives no summaries.
     pub fn is_hopeless(&self, model: &str) -> bool {
         !self.may_retry(model) && self.answers_others
     }
 
-    /// True if a hopeless model is to be asked once more: the 4th, 8th, 16th … time. Counts the time.
+    /// Counts an occasion to ask a hopeless model once more. Returns true if it is to be asked: at the 4th, 8th,
+    /// 16th … time.
     pub fn is_due(&mut self) -> bool {
         self.count += 1;
         self.count.is_power_of_two()

@@ -1,5 +1,5 @@
 //! Executes an undo plan, and reads the state of the entry at a path. Each path is checked once more right before
-//! it is changed; a failure is reported and the other paths are still restored. Blocks.
+//! it is changed; a failure is reported and the other paths are still restored.
 
 use std::fs;
 use std::io;
@@ -62,9 +62,9 @@ fn must_be_removed(restore: &RestoreResult) -> bool {
 }
 
 impl UndoContext {
-    /// Restores these paths, and returns the actual results. First everything that must be removed, contents
-    /// before their folder; then everything that is created, folders before their contents. A
-    /// cancellation takes effect between two paths.
+    /// Restores these paths, and returns the actual results. First removes everything that must be removed, contents
+    /// before their folder; then creates everything else, folders before their contents. A cancellation takes effect
+    /// between two paths.
     pub(crate) async fn apply(&self, mut all: Vec<RestoreResult>) -> Vec<RestoreResult> {
         all.sort_by(|restore, other| restore.path.cmp(&other.path));
         let roots = self.files.roots().clone();
@@ -106,12 +106,12 @@ impl UndoContext {
         all
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check_not_cancelled(&self) -> Result<(), String> {
         if self.cancel.is_cancelled() { Err("cancelled".into()) } else { Ok(()) }
     }
 
     async fn remove(&self, restore: &RestoreResult) -> Result<(), String> {
-        self.check()?;
+        self.check_not_cancelled()?;
         if matches!(restore.was, FileState::File { .. }) {
             let target = self.target(&restore.path).await?;
             let saved = self.files.ensure_no_unsaved(&target).await;
@@ -136,7 +136,7 @@ impl UndoContext {
     }
 
     async fn create(&self, restore: &RestoreResult) -> Result<(), String> {
-        self.check()?;
+        self.check_not_cancelled()?;
         match (&restore.was, &restore.to) {
             (was, FileState::File { hash, mode, .. }) if has_hash(was, hash) => {
                 let mode = *mode;
@@ -147,12 +147,12 @@ impl UndoContext {
                 .await
             }
             (was, FileState::File { hash, mode, .. }) => {
-                let there = match was {
+                let old_hash = match was {
                     FileState::File { hash, .. } => Some(parse_sha256(hash)?),
                     _ => None,
                 };
-                let what = (self.bytes(hash.clone()).await?, *mode);
-                let written = self.files.restore(&restore.path, there, what, &self.cancel).await;
+                let new = (self.bytes(hash.clone()).await?, *mode);
+                let written = self.files.restore(&restore.path, old_hash, new, &self.cancel).await;
                 written.map_err(|error| file_error_text(&error))
             }
             (_, FileState::Link { target }) => {
@@ -181,6 +181,7 @@ impl UndoContext {
         }
     }
 
+    /// Resolves a path. Fails if links now make it lead elsewhere.
     async fn target(&self, path: &Path) -> Result<ResolvedPath, String> {
         let resolved = self.files.resolve(path).await;
         let target = resolved.map_err(|error| file_error_text(&error))?;
@@ -213,7 +214,7 @@ async fn in_folder(
     }
 }
 
-/// Sets a mode, if the entry has not changed.
+/// Sets the mode of an entry, unless it is no longer in the state `was`.
 fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
     if let Some(was) = was
         && !is_same_state(&state_of(path)?, was)
@@ -223,9 +224,9 @@ fn set_mode(path: &Path, mode: u32, was: Option<&FileState>) -> io::Result<()> {
     nofollow::set_permission_bits(&nofollow::open_pinned_file(path, false)?, mode)
 }
 
-/// The state at a path. Links in its parent folders are not followed.
+/// The state at a path. Links in its parent folders are not followed. Blocks.
 pub(crate) fn file_state(path: &Path) -> FileState {
-    // A name that a command has changed only in its letters finds the file, too.
+    // Where case is ignored, a path also finds an entry that was renamed only in its case.
     if has_other_letters(path) {
         return FileState::Absent;
     }

@@ -20,7 +20,7 @@ struct WindowParts {
     context: u64,
     files: u64,
     results: u64,
-    words: u64,
+    conversation: u64,
 }
 
 pub(super) fn clear(session: &mut SessionActor, call: CommandCall) -> PromptWork {
@@ -70,7 +70,7 @@ fn report(history: &History, conversation: &Conversation) -> String {
         ("Instructions, notes and other context", parts.context),
         ("Files", parts.files),
         ("Other results of tools", parts.results),
-        ("Conversation", parts.words),
+        ("Conversation", parts.conversation),
     ] {
         if weight > 0 {
             text.push_str(&format!("* {name}: {}\n", history.meter.tokens(weight)));
@@ -109,7 +109,7 @@ fn window_parts(history: &History, conversation: &Conversation, window: u64) -> 
     for message in &history.messages {
         let weight = message_weight(message);
         match message.as_ref() {
-            Message::Assistant(_) => parts.words += weight,
+            Message::Assistant(_) => parts.conversation += weight,
             Message::Tool(tool) if tool.name == FILE_TOOL => parts.files += weight,
             Message::Tool(_) => parts.results += weight,
             Message::User(user) => {
@@ -124,7 +124,7 @@ fn window_parts(history: &History, conversation: &Conversation, window: u64) -> 
                 }
                 parts.context += context;
                 parts.files += files;
-                parts.words += weight.saturating_sub(context + files);
+                parts.conversation += weight.saturating_sub(context + files);
             }
         }
     }

@@ -116,18 +116,18 @@ fn keep(conversation: &Conversation) -> Result<String, Error> {
 fn revoke(conversation: &Conversation, ids: &str) -> Result<String, Error> {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
-    let book = rule_store(conversation)?;
-    let gone = book.revoke(&ids).map_err(|error| not_changed(&error))?;
-    reload(conversation, &book);
-    Ok(match gone.as_slice() {
+    let store = rule_store(conversation)?;
+    let removed = store.revoke(&ids).map_err(|error| not_changed(&error))?;
+    reload(conversation, &store);
+    Ok(match removed.as_slice() {
         [] => "There is no such rule.".to_owned(),
-        gone => format!("Removed:\n{}", fenced(&gone.iter().map(row).collect::<String>())),
+        removed => format!("Removed:\n{}", fenced(&removed.iter().map(row).collect::<String>())),
     })
 }
 
 /// Replaces the rules for this project in the current policy by those of the store.
-fn reload(conversation: &Conversation, book: &ProjectRuleStore) {
-    let mut stored = book.load().rules();
+fn reload(conversation: &Conversation, store: &ProjectRuleStore) {
+    let mut stored = store.load().rules();
     follow_links(conversation, &mut stored);
     conversation.rules().update(|policy| {
         policy.rules.retain(|rule| rule.scope != Scope::Local);
@@ -149,21 +149,21 @@ fn show(conversation: &Conversation) -> String {
     let mode = conversation.mode().get();
     let mut text = format!("* Mode: {} – {}\n", mode.name(), mode.description(policy.can_confine));
     text.push_str(&format!("* Sandbox: {}\n", sandbox_state(mode, policy.can_confine)));
-    let page = rule_store(conversation).map(|store| store.load()).unwrap_or_default();
-    let given = answer_rows(&conversation.grants.lock(), &policy);
-    text.push_str(&section("Answers of this session", &given));
+    let stored = rule_store(conversation).map(|store| store.load()).unwrap_or_default();
+    let answers = answer_rows(&conversation.grants.lock(), &policy);
+    text.push_str(&section("Answers of this session", &answers));
     text.push_str(&section(
         "Rules for this project",
-        &page.entries.iter().map(row).collect::<String>(),
+        &stored.entries.iter().map(row).collect::<String>(),
     ));
-    let others = policy.rules.iter().filter(|rule| !page.contains(rule));
-    let rows: String = others.map(|rule| plain(rule) + "\n").collect();
+    let others = policy.rules.iter().filter(|rule| !stored.contains(rule));
+    let rows: String = others.map(|rule| rule_row(rule) + "\n").collect();
     text.push_str(&section("Other rules", &rows));
-    text.extend(page.problem.as_ref().map(|problem| format!("\n⚠ {problem}\n")));
+    text.extend(stored.problem.as_ref().map(|problem| format!("\n⚠ {problem}\n")));
     format!("{text}\n{USAGE}")
 }
 
-/// A section of the list. Its rows stay in a code fence, because models have written parts of them.
+/// A section of the list. Its rows are put into a code fence, because models have written parts of them.
 fn section(title: &str, rows: &str) -> String {
     if rows.is_empty() {
         return format!("* {title}: none\n");
@@ -201,7 +201,7 @@ fn row(entry: &StoredRule) -> String {
     format!("{}  {action:5}  {rule}  ({}, {origin})\n", entry.id, entry.at)
 }
 
-fn plain(rule: &Rule) -> String {
+fn rule_row(rule: &Rule) -> String {
     let why = rule.why.as_ref().map(|why| format!("  ({why})")).unwrap_or_default();
     escape_hidden_line(&format!(
         "{:5}  {}  {}{why}",

@@ -66,7 +66,7 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
         Nudge::Wordless => WORDLESS.to_owned(),
         Nudge::Unreadable => UNREADABLE.to_owned(),
         Nudge::Full => match history.messages.last().map(AsRef::as_ref) {
-            // A summary may stand for the answer by the time when the model reads this.
+            // A summary may have replaced the answer by the time the model reads this.
             Some(Message::Assistant(AssistantMessage { text, .. })) => {
                 format!(
                     "{FULL} Go on exactly where the answer stopped; do not repeat what is there. It \
@@ -85,8 +85,8 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
 pub(in crate::turn) fn announces_call(text: &str) -> bool {
     let line = text.trim_end().lines().next_back().unwrap_or_default().trim().replace('’', "'");
     let sentence = line.rsplit(". ").next().unwrap_or_default();
-    let step = ANNOUNCEMENTS.split('|').find_map(|start| sentence.strip_prefix(start));
-    let verb = step.and_then(|rest| rest.split([' ', '.', ':', '…']).next());
+    let announced = ANNOUNCEMENTS.split('|').find_map(|start| sentence.strip_prefix(start));
+    let verb = announced.and_then(|rest| rest.split([' ', '.', ':', '…']).next());
     let asks = [" you", "Please ", "please "].iter().any(|word| line.contains(word));
     !asks && (line.ends_with([':', '：']) || verb.is_some_and(|verb| is_in(VERBS, verb)))
 }
@@ -113,7 +113,7 @@ pub(in crate::turn) fn unanswered_note(
     stopped_note(history, why)
 }
 
-/// The same for a turn that has ended for this reason.
+/// The same for a turn that has ended because of `why`, a clause.
 pub(crate) fn stopped_note(history: &History, why: &str) -> Option<Message> {
     let last = history.messages.iter().rev().find(|message| match message.as_ref() {
         Message::Assistant(answer) => !answer.text.trim().is_empty() || !answer.calls.is_empty(),
@@ -183,7 +183,7 @@ impl Turn {
     /// own, such as 512 or 4096 tokens.
     pub(super) fn outgrow_limit(&self, model: &dyn Model, usage: Option<TokenUsage>) {
         let output = usage.map_or(0, |usage| usage.output);
-        // Less than will be asked for.
+        // A round number that is less than what will be asked for.
         if (256..window(model, &self.history).min(65_536) / 4).contains(&output)
             && output.is_multiple_of(256)
             && model.max_output().is_none()
@@ -211,7 +211,7 @@ impl Turn {
 }
 
 /// Finds a model anew after the server has refused its key: the key may have expired, and another program or a login
-/// may have stored the next one. Returns the model if it may be accepted now.
+/// may have stored the next one. Returns the model if the server may accept it now.
 pub(in crate::turn) async fn renew_model(
     conversation: &Conversation,
     refused: &Arc<dyn Model>,
@@ -227,8 +227,8 @@ pub(in crate::turn) async fn renew_model(
     is_other.then_some(found)
 }
 
-/// True if an answer that stopped at a length limit has filled the window: nobody has set a limit, or the
-/// answer is shorter (C.1 #7).
+/// Returns true if an answer that stopped at a length limit has filled the window, and is shorter than the limit
+/// that somebody has set, if any (C.1 #7).
 pub(super) fn fills_window(model: &dyn Model, usage: Option<TokenUsage>) -> bool {
     let Some((usage, window)) = usage.zip(model.window()) else { return false };
     let is_limited = model.max_output().is_some_and(|limit| usage.output >= limit);
@@ -256,7 +256,7 @@ pub(super) fn omission_notice(
     Some(format!("{name} does not accept {what}; they were left out."))
 }
 
-/// Turns an empty answer into an overflow error if the conversation about fills the window: some
+/// Turns an empty answer into an overflow error if the conversation nearly fills the window: some
 /// servers answer nothing at all then (C.1 #10).
 pub(super) fn empty_reply_as_overflow(
     error: LlmError,

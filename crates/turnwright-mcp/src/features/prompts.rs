@@ -201,12 +201,12 @@ fn usage(arguments: &[PromptArgument]) -> String {
     escape_hidden_line(&placeholders.collect::<Vec<_>>().join(" "))
 }
 
-/// The unique words for the servers in commands: the part before the colon.
+/// The unique words that stand for the servers in commands, before the colon.
 fn server_words(servers: &[Arc<Server>]) -> Vec<String> {
     command_words(servers.iter().map(|server| server.spec.name.as_str()))
 }
 
-/// The unique words for the prompts of a server: the part after the colon.
+/// The unique words that stand for the prompts of a server, after the colon.
 fn prompt_words(prompts: &[Prompt]) -> Vec<String> {
     command_words(prompts.iter().map(|prompt| prompt.name.as_str()))
 }

@@ -1,5 +1,5 @@
-//! Plays the client of a recording: sends its lines when the agent is as far as it was, and compares what the agent
-//! sends with what it has sent then. The results of tool calls that the model got are compared, too.
+//! Plays the client of a recording: sends each of its lines once the agent has got as far as it had then, and compares
+//! what the agent sends with what was recorded. Also compares the results of tool calls that the model is sent.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::recording_writer::describe_request;
 
 /// How long the agent may take for a step that was immediate in the recording.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
-/// The most that a pause of the recording adds to that.
+/// The most that a pause in the recording adds to [`STEP_LIMIT`].
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-/// Commands whose answers say what is on the disk. Their turns are run, and not compared.
+/// Commands whose answers depend on what is on the disk. Their turns are run but not compared.
 const DISK_COMMANDS: [&str; 14] = [
     "/checks",
     "/hooks",
@@ -37,46 +37,50 @@ const DISK_COMMANDS: [&str; 14] = [
     "/undo",
 ];
 
-/// A replay that runs.
+/// A replay in progress.
 pub(super) struct ReplayDriver {
     agent: PlayedAgent,
-    recorded: Observer,
-    now: Observer,
-    seen: HashMap<ObservedStream, VecDeque<Observation>>,
-    /// The agent's requests: the ids in the recording, and those of now.
-    requests: HashMap<String, Value>,
-    /// The session's id in the recording, and that of now.
-    session: (Value, Value),
-    /// The client's prompts that are not answered.
-    prompts: HashSet<String>,
-    /// Digests of the agent's messages to the model, and the new ones of each of its requests by the number of the
-    /// recorded request.
-    sent: Vec<u64>,
+    /// Observe the messages in the recording and those of this run.
+    recorded_observer: Observer,
+    live_observer: Observer,
+    /// Observations of this run that have not been compared yet.
+    uncompared: HashMap<ObservedStream, VecDeque<Observation>>,
+    /// The ids of the agent's requests in this run, by their ids in the recording.
+    request_ids: HashMap<String, Value>,
+    /// The session's id in the recording, and its id in this run.
+    session_ids: (Value, Value),
+    /// The ids of the prompts whose recorded answers are still to come.
+    open_prompts: HashSet<String>,
+    /// Digests of the messages in the last request to the model.
+    sent_digests: Vec<u64>,
+    /// The new messages of each request to the model, by the number of the recorded request.
     asked: HashMap<u64, Vec<Value>>,
-    /// The pieces of the model's answers that the agent has taken.
-    taken: HashSet<u64>,
+    /// The numbers of the pieces of the model's answers that the agent has taken.
+    taken_pieces: HashSet<u64>,
+    /// Descriptions of the agent's actions that are not in the recording.
     unrecorded: Vec<String>,
     has_ended: bool,
-    /// True if the turn is not compared.
+    /// True if the current turn is not compared.
     skips_turn: bool,
+    /// The line of the recording that is being played.
     line: usize,
-    /// The turns so far.
+    /// The number of turns so far.
     turns: usize,
 }
 
 impl ReplayDriver {
-    pub(super) fn new(agent: PlayedAgent, recorded: Observer, now: Observer) -> ReplayDriver {
+    pub(super) fn new(agent: PlayedAgent, recorded: Observer, live: Observer) -> ReplayDriver {
         ReplayDriver {
             agent,
-            recorded,
-            now,
-            seen: HashMap::new(),
-            requests: HashMap::new(),
-            session: (Value::Null, Value::Null),
-            prompts: HashSet::new(),
-            sent: Vec::new(),
+            recorded_observer: recorded,
+            live_observer: live,
+            uncompared: HashMap::new(),
+            request_ids: HashMap::new(),
+            session_ids: (Value::Null, Value::Null),
+            open_prompts: HashSet::new(),
+            sent_digests: Vec::new(),
             asked: HashMap::new(),
-            taken: HashSet::new(),
+            taken_pieces: HashSet::new(),
             unrecorded: Vec::new(),
             has_ended: false,
             skips_turn: false,
@@ -85,7 +89,7 @@ impl ReplayDriver {
         }
     }
 
-    /// Runs the recording to its end, or to the first difference. Returns what is said if there is none.
+    /// Plays the recording to its end or to the first difference. Returns a summary for the user if there is none.
     pub(super) fn run(mut self, events: &[RecordedEvent]) -> Result<String, Difference> {
         let mut end = self.run_events(events);
         if let Some(what) = self.unrecorded.first() {
@@ -143,8 +147,8 @@ impl ReplayDriver {
         Ok(())
     }
 
-    /// Waits until the agent has taken what the model had sent when the client sent this line: a cancel
-    /// must not come before the words that the user had seen.
+    /// Waits until the agent has taken all that the model had sent before the recorded event of this number: a
+    /// cancel must not come before the words that the user had seen.
     fn wait_for_pieces(&mut self, events: &[RecordedEvent], number: u64, limit: Duration) {
         let mut pieces = Vec::new();
         for event in events {
@@ -156,25 +160,25 @@ impl ReplayDriver {
                 );
             }
         }
-        self.wait(limit, |driver| pieces.iter().all(|piece| driver.taken.contains(piece)));
+        self.wait(limit, |driver| pieces.iter().all(|piece| driver.taken_pieces.contains(piece)));
     }
 
-    /// Sends a line of the client, with the ids of now.
+    /// Sends a line of the client, with the ids of this run in place of the recorded ones.
     fn send(&mut self, recorded: &Value) {
         let mut message = recorded.clone();
-        self.recorded.on_client(&message);
-        self.now.on_client(&message);
+        self.recorded_observer.on_client(&message);
+        self.live_observer.on_client(&message);
         if message["method"].is_null() {
-            // An answer to a tool's request has no place here.
-            let Some(id) = self.requests.get(&message["id"].to_string()) else { return };
+            // An answer to a tool's request is left out: tools do not run in a replay.
+            let Some(id) = self.request_ids.get(&message["id"].to_string()) else { return };
             message["id"] = id.clone();
         }
-        if message["params"]["sessionId"] == self.session.0 && !self.session.0.is_null() {
-            message["params"]["sessionId"] = self.session.1.clone();
+        if message["params"]["sessionId"] == self.session_ids.0 && !self.session_ids.0.is_null() {
+            message["params"]["sessionId"] = self.session_ids.1.clone();
         }
         if message["method"] == "session/prompt" {
             self.turns += 1;
-            self.prompts.insert(message["id"].to_string());
+            self.open_prompts.insert(message["id"].to_string());
             let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
             let word = text.split_whitespace().next().unwrap_or_default();
             self.skips_turn = DISK_COMMANDS.contains(&word);
@@ -182,18 +186,18 @@ impl ReplayDriver {
         self.agent.send(message);
     }
 
-    /// Waits until the agent has sent what it has sent when it was recorded.
+    /// Waits until the agent has sent what this recorded message says.
     fn expect(&mut self, recorded: &Value, limit: Duration) -> Result<(), Difference> {
         if let Some(session) = recorded["result"].get("sessionId") {
-            self.session.0 = session.clone();
+            self.session_ids.0 = session.clone();
         }
-        for observation in self.recorded.on_agent(recorded.clone()) {
+        for observation in self.recorded_observer.on_agent(recorded.clone()) {
             if self.skips_turn && !matches!(observation.stream, ObservedStream::Answer(_)) {
                 continue;
             }
             self.expect_piece(&observation, limit)?;
             if let ObservedStream::Answer(id) = &observation.stream
-                && self.prompts.remove(id)
+                && self.open_prompts.remove(id)
             {
                 self.expect_no_more()?;
             }
@@ -201,15 +205,16 @@ impl ReplayDriver {
         Ok(())
     }
 
+    /// Waits for one observation. A text may arrive in other pieces than it did in the recording.
     fn expect_piece(&mut self, expected: &Observation, limit: Duration) -> Result<(), Difference> {
         let mut left = expected.piece.clone();
         loop {
             let stream = &expected.stream;
             // Nothing more of a turn follows its answer.
             self.wait(limit, |driver| {
-                driver.has_seen(stream) || stream.is_of_turn() && driver.is_turn_over()
+                driver.has_uncompared(stream) || stream.is_of_turn() && driver.is_turn_over()
             });
-            let Some(found) = self.seen.get_mut(stream).and_then(VecDeque::pop_front) else {
+            let Some(found) = self.uncompared.get_mut(stream).and_then(VecDeque::pop_front) else {
                 let recorded = describe(&left);
                 let now = self.absence();
                 return Err(self.difference(&stream.describe(), recorded, now));
@@ -224,7 +229,7 @@ impl ReplayDriver {
                         let more = now[text.len()..].to_owned();
                         let piece = ObservedPiece::Text { kind, text: more };
                         let more = Observation { stream: stream.clone(), piece, request: None };
-                        self.seen.entry(stream.clone()).or_default().push_front(more);
+                        self.uncompared.entry(stream.clone()).or_default().push_front(more);
                         return Ok(());
                     }
                     if now.len() == text.len() {
@@ -242,7 +247,7 @@ impl ReplayDriver {
                         return Err(self.difference(&what, one, other));
                     }
                     if let (Some(recorded), Some(now)) = (&expected.request, request) {
-                        self.requests.insert(recorded.to_string(), now);
+                        self.request_ids.insert(recorded.to_string(), now);
                     }
                     return Ok(());
                 }
@@ -255,31 +260,31 @@ impl ReplayDriver {
         }
     }
 
-    fn has_seen(&self, stream: &ObservedStream) -> bool {
-        self.seen.get(stream).is_some_and(|observations| !observations.is_empty())
+    fn has_uncompared(&self, stream: &ObservedStream) -> bool {
+        self.uncompared.get(stream).is_some_and(|observations| !observations.is_empty())
     }
 
     /// Returns true if the agent has answered a prompt whose recorded answer is still to come.
     fn is_turn_over(&self) -> bool {
-        self.prompts.iter().any(|prompt| self.has_seen(&ObservedStream::Answer(prompt.clone())))
+        self.open_prompts.iter().any(|id| self.has_uncompared(&ObservedStream::Answer(id.clone())))
     }
 
-    /// Checks that the turn that has ended has done nothing more than it did.
+    /// Checks that the turn that has just ended did nothing beyond what was recorded.
     fn expect_no_more(&mut self) -> Result<(), Difference> {
         if std::mem::take(&mut self.skips_turn) {
-            self.seen.retain(|stream, _| !stream.is_of_turn());
+            self.uncompared.retain(|stream, _| !stream.is_of_turn());
             return Ok(());
         }
-        let of_turn = self.seen.iter().filter(|(stream, _)| stream.is_of_turn());
+        let of_turn = self.uncompared.iter().filter(|(stream, _)| stream.is_of_turn());
         let more = of_turn
-            .filter_map(|(stream, seen)| Some((stream.describe(), describe(&seen.front()?.piece))))
+            .filter_map(|(stream, left)| Some((stream.describe(), describe(&left.front()?.piece))))
             .min();
         more.map_or(Ok(()), |(what, now)| {
             Err(self.difference(&what, "nothing more".to_owned(), now))
         })
     }
 
-    /// Handles what happens until something holds, the agent has ended, or the time is over.
+    /// Handles the agent's events until `holds` returns true, the agent has ended, or the time is up.
     fn wait(&mut self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) {
         let end = Instant::now() + limit;
         while !holds(self) && !self.has_ended {
@@ -293,11 +298,11 @@ impl ReplayDriver {
         match event {
             PlaybackEvent::Message(message) => self.on_message(message),
             PlaybackEvent::ModelRequested { request, body } => {
-                let mut described = describe_request(&mut self.sent, &body);
+                let mut described = describe_request(&mut self.sent_digests, &body);
                 let messages = described["messages"].as_array_mut().map(std::mem::take);
                 self.asked.insert(request, messages.unwrap_or_default());
             }
-            PlaybackEvent::PieceTaken(number) => drop(self.taken.insert(number)),
+            PlaybackEvent::PieceTaken(number) => drop(self.taken_pieces.insert(number)),
             PlaybackEvent::Unrecorded(what) => self.unrecorded.push(what),
             PlaybackEvent::Ended => self.has_ended = true,
         }
@@ -305,18 +310,18 @@ impl ReplayDriver {
 
     fn on_message(&mut self, message: Value) {
         if let Some(session) = message["result"].get("sessionId") {
-            self.session.1 = session.clone();
+            self.session_ids.1 = session.clone();
         }
         if let Some(id) = message.get("id").filter(|_| is_tool_request(&message)) {
             let error = json!({ "code": -32603, "message": "not available in a replay" });
             return self.agent.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
-        for observation in self.now.on_agent(message) {
-            self.seen.entry(observation.stream.clone()).or_default().push_back(observation);
+        for observation in self.live_observer.on_agent(message) {
+            self.uncompared.entry(observation.stream.clone()).or_default().push_back(observation);
         }
     }
 
-    /// The words in the place of something that has not come.
+    /// The text that is shown in place of something that did not come.
     fn absence(&self) -> String {
         if self.has_ended { "the agent has ended".to_owned() } else { "nothing".to_owned() }
     }
@@ -332,8 +337,8 @@ impl ReplayDriver {
 /// because the text around them contains the date and a listing of the folder. Project instructions at the end
 /// of a result are not compared either, because a replay reads no files.
 fn first_result_difference(recorded: &[Value], now: &[Value]) -> Option<(String, String)> {
-    let recorded = results(recorded);
-    let now = results(now);
+    let recorded = tool_results(recorded);
+    let now = tool_results(now);
     let count = recorded.len().max(now.len());
     (0..count).find_map(|index| match (recorded.get(index), now.get(index)) {
         (Some(one), Some(other)) if one == other => None,
@@ -347,7 +352,7 @@ fn shown_result(result: Option<&String>) -> String {
     result.map_or("nothing".to_owned(), |text| format!("{text:?}"))
 }
 
-fn results(messages: &[Value]) -> Vec<String> {
+fn tool_results(messages: &[Value]) -> Vec<String> {
     let of_calls = messages
         .iter()
         .filter(|message| message["role"] == "tool" || message["type"] == "function_call_output");

@@ -13,7 +13,7 @@ use seccompiler::{
 
 use crate::{Network, RefusedCall};
 
-/// The libc crate does not have it for musl on ARM.
+/// The `libc` crate does not have it for musl on ARM.
 #[cfg(target_arch = "aarch64")]
 const KEXEC_FILE_LOAD: c_long = 294;
 #[cfg(not(target_arch = "aarch64"))]
@@ -75,16 +75,16 @@ const DENIED_CALLS: &[c_long] = &[
     libc::SYS_ioperm,
 ];
 
-/// System calls to trace processes. With a PID namespace a program finds no others than its own there, and Landlock
-/// protects the supervisor from it. A traced program is bound by its own filter.
+/// System calls that trace processes. They are allowed to a program with a PID namespace, since it finds only its own
+/// processes there, and Landlock protects the supervisor from it. A traced program is bound by its own filter.
 const TRACING_CALLS: &[c_long] =
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
-/// System calls of profilers, and of debuggers that record. They are a large part of the kernel.
+/// System calls of profilers, and of debuggers that record. They expose a large part of the kernel.
 const DEBUGGING_CALLS: &[c_long] = &[libc::SYS_perf_event_open, libc::SYS_kcmp];
 
-/// The denied calls that notify the supervisor, where there is one, so that users learn what has stopped their
-/// programs. All are rare. Others are denied without a word: nobody misses them, or only root may make them, so nothing
-/// that the user can allow would help.
+/// The denied calls of which the supervisor is notified, if there is one, so that users learn what has stopped their
+/// programs. All are rare. Other calls are denied silently: either nobody misses them, or only root may make them, so
+/// nothing that the user can allow would help.
 const NOTED_CALLS: &[(c_long, RefusedCall)] = &[
     (libc::SYS_socket, RefusedCall::OtherSocket),
     (libc::SYS_socketpair, RefusedCall::OtherSocket),
@@ -127,8 +127,8 @@ const IOPRIO_WHO_USER: u64 = 3;
 /// The `libc` crate does not have it yet.
 const SYS_FCHMODAT2: c_long = 452;
 
-/// The calls that set the mode of a file, with the position of the mode. A program with a set-id bit has
-/// the user's rights whoever starts it. The mode of `openat2` is behind a pointer; see [`preamble`].
+/// The calls that set the mode of a file, with the index of that argument. A program with a set-id bit has
+/// the user's rights, whoever starts it. The mode of `openat2` is behind a pointer; see [`preamble`].
 const CALLS_WITH_MODE: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -141,8 +141,8 @@ const CALLS_WITH_MODE: &[(c_long, u8)] = &[
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
-/// The same for calls whose mode counts only with `O_CREAT` or `O_TMPFILE` among the flags, which come
-/// before it.
+/// The same for calls whose mode counts only if `O_CREAT` or `O_TMPFILE` is among the flags, which are the
+/// argument before it.
 const OPEN_CALLS: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 2),
@@ -160,32 +160,32 @@ const ALLOWED_PERSONALITIES: [u64; 4] = [0, 0x8, 0x0004_0000, 0xffff_ffff];
 /// `__X32_SYSCALL_BIT`: numbers from here on are system calls of the x32 ABI.
 const X32_SYSCALL_BIT: u32 = 0x4000_0000;
 
-/// The field `arch` of `seccomp_data`.
+/// The offset of the field `arch` in `seccomp_data`.
 const ARCHITECTURE_OFFSET: u32 = 4;
 /// The offset of the fifth argument in `seccomp_data`.
 const FIFTH_ARGUMENT_OFFSET: u32 = 48;
-/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64`.
+/// `AUDIT_ARCH_X86_64` or `AUDIT_ARCH_AARCH64`.
 const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
 /// The instruction that ends the filter.
 const BPF_RET: u16 = 0x06;
-/// Its value to deny a call.
+/// The operand of [`BPF_RET`] that denies a call.
 const RETURN_EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
 
-/// The rules of each system call; all its calls if there are none.
+/// The rules that deny calls of each system call; without rules, all of its calls are denied.
 type RuleMap = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// A condition on the lower 32 bits of an argument: its index, the comparison and the value.
 type ArgCondition = (u8, SeccompCmpOp, u64);
 
-/// The conditions that an argument has none of these values.
+/// Returns conditions that all hold if an argument has none of these values.
 fn none_of(index: u8, values: &[u64]) -> Vec<ArgCondition> {
     values.iter().map(|value| (index, SeccompCmpOp::Ne, *value)).collect()
 }
 
-/// The kind of a denied call; `None` if nobody has to know of it.
+/// Returns the kind of a denied call; `None` if nobody needs to know about it.
 pub(super) fn refused_call(call: &libc::seccomp_data) -> Option<RefusedCall> {
-    // As the rules see them.
+    // The rules look at the lower 32 bits only.
     let [first, _, third, ..] = call.args.map(|argument| argument & u64::from(u32::MAX));
     let number = c_long::from(call.nr);
     let is_socket = [libc::SYS_socket, libc::SYS_socketpair].contains(&number);
@@ -193,7 +193,7 @@ pub(super) fn refused_call(call: &libc::seccomp_data) -> Option<RefusedCall> {
         return Some(RefusedCall::DatagramSocket);
     }
     // These are denied only to a program without a network.
-    if number == libc::SYS_socket && is_of_network(first, third) {
+    if number == libc::SYS_socket && is_network_socket(first, third) {
         return Some(RefusedCall::NetworkSocket);
     }
     if number == libc::SYS_clone && NAMESPACES.iter().all(|flag| first & to_unsigned(*flag) == 0) {
@@ -203,7 +203,7 @@ pub(super) fn refused_call(call: &libc::seccomp_data) -> Option<RefusedCall> {
 }
 
 /// Returns true if programs with a network may open sockets of this family and protocol.
-fn is_of_network(family: u64, protocol: u64) -> bool {
+fn is_network_socket(family: u64, protocol: u64) -> bool {
     let is_route = protocol == to_unsigned(libc::NETLINK_ROUTE);
     [libc::AF_INET, libc::AF_INET6].map(to_unsigned).contains(&family)
         || family == to_unsigned(libc::AF_NETLINK) && is_route
@@ -231,7 +231,7 @@ pub(super) struct FilterKind {
     pub(super) is_supervised: bool,
 }
 
-/// The BPF program for the kernel. Each is built once.
+/// Returns the BPF program for the kernel. Each is built once.
 pub(super) fn program(kind: FilterKind) -> io::Result<&'static BpfProgram> {
     static PROGRAMS: [OnceLock<BpfProgram>; 24] = [const { OnceLock::new() }; 24];
     let network = match kind.network {
@@ -299,9 +299,9 @@ fn compile_segment(
     let mut program = Vec::new();
     if !noted.is_empty() {
         program = compile(noted)?;
-        // The last instruction allows all other calls. They go on to the rest.
+        // Without the last instruction, which allows them, all other calls go on to the rest.
         program.pop();
-        // `SeccompAction` has no notifications.
+        // Notifications are put in here because `SeccompAction` lacks them.
         for instruction in &mut program {
             if instruction.code == BPF_RET && instruction.k == RETURN_EPERM {
                 instruction.k = libc::SECCOMP_RET_USER_NOTIF;
@@ -339,10 +339,10 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
         rules.push((libc::SYS_clone, vec![(0, MaskedEq(flag), flag)]));
         rules.push((libc::SYS_unshare, vec![(0, MaskedEq(flag), flag)]));
     }
-    // The bit means something else to `clone`.
+    // To `clone`, this bit means something else.
     let time = to_unsigned(libc::CLONE_NEWTIME);
     rules.push((libc::SYS_unshare, vec![(0, MaskedEq(time), time)]));
-    // The child would be one of the caller, who finds what a program has started below the program.
+    // The child would become a sibling of the program, but its processes are looked for below it.
     let sibling = to_unsigned(libc::CLONE_PARENT);
     rules.push((libc::SYS_clone, vec![(0, MaskedEq(sibling), sibling)]));
 
@@ -354,7 +354,7 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     } else {
         let domains = [unix, to_unsigned(libc::AF_INET), to_unsigned(libc::AF_INET6), netlink];
         rules.push((libc::SYS_socket, none_of(0, &domains)));
-        // Of the netlink protocols only the one that lists interfaces and routes.
+        // The only netlink protocol that is allowed lists interfaces and routes.
         let route = to_unsigned(libc::NETLINK_ROUTE);
         rules.push((libc::SYS_socket, vec![(0, Eq, netlink), (2, Ne, route)]));
     }
@@ -381,36 +381,36 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     }
     // The limits of other processes, which Landlock does not protect.
     rules.push((libc::SYS_prlimit64, none_of(0, &[0])));
-    // The priority of all processes of the user, also of those outside.
+    // The priority of all processes of the user, including those outside the sandbox.
     rules.push((libc::SYS_setpriority, vec![(0, Eq, PRIO_USER)]));
     rules.push((libc::SYS_ioprio_set, vec![(0, Eq, IOPRIO_WHO_USER)]));
-    // Otherwise the memory meter could not list its open files.
+    // The memory meter could not list the open files of a process that is not dumpable.
     let dumpable = to_unsigned(libc::PR_SET_DUMPABLE);
     rules.push((libc::SYS_prctl, vec![(0, Eq, dumpable), (1, Eq, 0)]));
     rules.push((libc::SYS_personality, none_of(0, &ALLOWED_PERSONALITIES)));
     rules
 }
 
-/// System calls that are denied where connections are supervised.
+/// Further system calls that are denied if all conditions of a rule hold and connections are supervised.
 fn supervised_rules() -> Vec<(c_long, Vec<ArgCondition>)> {
     use SeccompCmpOp::{Eq, MaskedEq};
-    // Socket types without their flags. `SOCK_RAW` is another name of `SOCK_DGRAM` for Unix sockets.
+    // Leaves the flags out of a socket type. `SOCK_RAW` is another name of `SOCK_DGRAM` for Unix sockets.
     const TYPE_MASK: u64 = 0xf;
     let mut rules = Vec::new();
     let unix = to_unsigned(libc::AF_UNIX);
     for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW].map(to_unsigned) {
-        // Datagrams can be sent to any path, also from one of a pair. The path is behind pointers, and
+        // Datagrams can be sent to any path, even from a socket of a pair. The path is behind pointers, and
         // a notification for each `sendmsg` would make all sockets slow.
         for call in [libc::SYS_socket, libc::SYS_socketpair] {
             rules.push((call, vec![(0, Eq, unix), (1, MaskedEq(TYPE_MASK), kind)]));
         }
     }
-    // A socket outside of the private network could reach any address in this way.
+    // With this flag, a socket outside of the private network could reach any address without `connect`.
     let fast_open = to_unsigned(libc::MSG_FASTOPEN);
     for (call, position) in [(libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         rules.push((call, vec![(position, MaskedEq(fast_open), fast_open)]));
     }
-    // The kernel allows one listener only, but for as long as it is open.
+    // The kernel allows only one listener at a time, but another one as soon as that is closed.
     let listens = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     rules.push((libc::SYS_seccomp, vec![(1, MaskedEq(listens), listens)]));
     rules

@@ -110,7 +110,7 @@ struct SuspendedCall {
 /// A connection that is to be made for a thread.
 struct Connection {
     call: SuspendedCall,
-    /// True if the socket is to take the place of the program's.
+    /// True if the socket is to replace the program's own.
     is_replacement: bool,
     /// The file at the address.
     _target: Option<OwnedFd>,

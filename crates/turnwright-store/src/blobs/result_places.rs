@@ -1,5 +1,5 @@
 //! Leaves the result of a call out of its card. Most cards show the result, or its beginning, and so
-//! does the raw output; it is stored once, in the call's row.
+//! does the raw output; it is stored only once, in the call's row.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use turnwright_types::redact;
 use turnwright_types::text;
 
-/// The field of a card that says where the result belongs: the JSON pointer of each string, with the
-/// place in it. Older programs ignore it.
+/// The field of a card that says where the result belongs: the JSON pointers of strings, with the place in
+/// each. Older versions of the program ignore it.
 const FIELD: &str = "result_at";
 /// The beginning of a pointer to a field of the raw output.
 const RAW: &str = "/raw/";
-/// Less of a result is not worth an item in the list.
+/// Fewer bytes of a result are not worth an entry in that field.
 const MIN_LENGTH: usize = 64;
 
-/// A place in a string of a card: the offset, and how many bytes of the result stand there; without
-/// that, all of it.
+/// Where the result belongs in a string of a card: the offset in bytes, and for a part the number of bytes
+/// of the result.
 #[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 enum ResultPlace {
@@ -27,13 +27,13 @@ enum ResultPlace {
     Part(usize, usize),
 }
 
-/// Takes the result out of the strings of a card that begin to show it.
+/// Takes the result, or as much of its beginning as they show, out of the strings of a card.
 pub(crate) fn take_out(card: &mut Value, result: &str) {
     if result.len() < MIN_LENGTH {
         return;
     }
     let start = &result[..text::ceil(result, MIN_LENGTH)];
-    if is_redacted(result) {
+    if would_be_redacted(result) {
         return;
     }
     let finder = Finder::new(start);
@@ -41,7 +41,7 @@ pub(crate) fn take_out(card: &mut Value, result: &str) {
     let mut take = |pointer: String, text: &mut Value| {
         let Value::String(text) = text else { return };
         let Some(at) = finder.find(text.as_bytes()) else { return };
-        if is_redacted(text) {
+        if would_be_redacted(text) {
             return;
         }
         let length = common_length(&text[at..], result);
@@ -72,7 +72,7 @@ pub(crate) fn take_out(card: &mut Value, result: &str) {
 }
 
 /// Returns true if the text contains a key. Redaction changes the length of such a text.
-fn is_redacted(text: &str) -> bool {
+fn would_be_redacted(text: &str) -> bool {
     redact::bytes(text.as_bytes()).is_some()
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn put_back(card: &mut Value, result: &str) {
     }
 }
 
-/// The number of bytes that two texts begin with in common, at the end of a character.
+/// Returns the length of the longest common prefix of two texts, in bytes. It ends at a character boundary.
 fn common_length(one: &str, other: &str) -> usize {
     let pairs = one.bytes().zip(other.bytes());
     let length = pairs.take_while(|(one, other)| one == other).count();

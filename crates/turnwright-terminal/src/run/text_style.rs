@@ -1,6 +1,6 @@
-//! Styled text on a terminal: the styles, the abilities of the terminal of `run`, and line breaks between words where
-//! text would leave the terminal, while it is still arriving. [`paint`] is the only place that writes escape sequences
-//! around text, and no control character of a text passes it: one from a file or a model would be an attack.
+//! Styled text on a terminal: the styles, the abilities of the terminal that `run` writes to, and the wrapping of lines
+//! between words while the text is still arriving. [`paint`] is the only place that writes escape sequences around
+//! text, and it lets no control character of a text through: one from a file or a model would be an attack.
 
 use std::io::{IsTerminal, stderr, stdin};
 use std::path::Path;
@@ -74,7 +74,7 @@ pub(super) struct TerminalTraits {
     pub(super) is_styled: bool,
     /// The cursor can be moved back: `TERM` is not `dumb`, and `ACCESSIBLE` is not set.
     pub(super) moves_cursor: bool,
-    /// True if GitHub Actions reads stderr, too. It obeys some lines of both outputs.
+    /// True if GitHub Actions reads stderr, too. It obeys commands in the lines of both outputs.
     pub(super) is_github: bool,
 }
 
@@ -97,8 +97,8 @@ impl TerminalTraits {
     }
 }
 
-/// True if the terminal cannot move the cursor, or if nothing may be shown twice, because a screen reader would
-/// read it each time.
+/// Returns true if the terminal cannot move the cursor, or if nothing may be drawn twice, because a screen reader
+/// would read it each time.
 fn is_plain(terminal: Option<&str>, accessible: Option<&str>) -> bool {
     terminal == Some("dumb") || accessible.is_some_and(|value| !["0", "false"].contains(&value))
 }
@@ -121,11 +121,11 @@ pub(super) fn terminal_width() -> usize {
     DEFAULT_WIDTH
 }
 
-/// The distance of tab stops.
+/// The columns from one tab stop to the next.
 const TAB: usize = 8;
-/// Marks that begin no line.
+/// Marks that must not begin a line.
 const CLOSING_MARKS: &str = "、。，．：；？！）】」』》〉〕％…—”’,.:;?!)]}%";
-/// Marks that end no line.
+/// Marks that must not end a line.
 const OPENING_MARKS: &str = "（【「『《〈〔“‘([{";
 
 /// Styled text on its way to a terminal. A word is held back until it is complete.
@@ -154,7 +154,7 @@ impl WordWrap {
         WordWrap { is_styled, ..WordWrap::default() }
     }
 
-    /// No line is longer than the width.
+    /// Creates a wrap that also breaks words, so that no line is longer than the width.
     pub(super) fn breaking_words(is_styled: bool) -> WordWrap {
         WordWrap { is_styled, breaks_words: true, ..WordWrap::default() }
     }
@@ -164,7 +164,7 @@ impl WordWrap {
         self.indent = indent;
     }
 
-    /// Appends words. `width` is the number of columns.
+    /// Appends words. `width` is the number of the terminal's columns.
     pub(super) fn words(&mut self, text: &str, style: TextStyle, width: usize) {
         for char in text.chars() {
             match char {
@@ -205,7 +205,7 @@ impl WordWrap {
         }
     }
 
-    /// Appends text that is not broken by us, such as code.
+    /// Appends text that only the terminal itself breaks, such as code.
     pub(super) fn verbatim(&mut self, text: &str, style: TextStyle, width: usize) {
         self.flush_word(width);
         for (number, line) in text.split('\n').enumerate() {
@@ -226,7 +226,7 @@ impl WordWrap {
         self.output.push_str(lines);
     }
 
-    /// Writes the word that was held back, and spaces before it.
+    /// Writes the word that was held back, and the spaces before it.
     pub(super) fn flush_word(&mut self, width: usize) {
         let needed = self.column + self.spaces + self.word_width;
         if self.word.is_empty() {
@@ -272,7 +272,7 @@ impl WordWrap {
         self.spaces = 0;
     }
 
-    /// True if nothing of the current line was written, nor is held back.
+    /// Returns true if nothing of the current line has been written or is held back.
     pub(super) fn is_at_line_start(&self) -> bool {
         self.column == 0 && self.word.is_empty() && self.spaces == 0
     }
@@ -306,7 +306,7 @@ impl WordWrap {
     }
 }
 
-/// The text, or its beginning and an ellipsis if it has more columns.
+/// Returns the text, or its beginning and an ellipsis if it has more columns than `width`.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -319,8 +319,8 @@ pub(super) fn shortened(text: &str, width: usize) -> String {
     fitting.chain(['…']).collect()
 }
 
-/// True for two characters of which one is of a script that has no spaces, such as Chinese. There a line may
-/// break anywhere but before a mark that closes and after one that opens.
+/// Returns true if a line may break between two characters without a space: one of them is of a script that has no
+/// spaces, such as Chinese, the right one is not a closing mark, and the left one is not an opening mark.
 fn may_break_between(left: char, right: char) -> bool {
     let is_wide = char_width(left) > 1 || char_width(right) > 1;
     is_wide
@@ -329,8 +329,8 @@ fn may_break_between(left: char, right: char) -> bool {
         && !OPENING_MARKS.contains(left)
 }
 
-/// The number of columns that a character adds to the one before it. The selector of the emoji form makes some
-/// characters wide, and a character that is joined to another has no columns of its own.
+/// The number of columns that a character adds to the one before it. The selector of the emoji form widens some
+/// characters, and a character that is joined to another has no columns of its own.
 fn added_width(last: Option<char>, char: char) -> usize {
     match last {
         Some(last) if is_joined(last, char) => 0,
@@ -341,13 +341,13 @@ fn added_width(last: Option<char>, char: char) -> usize {
     }
 }
 
-/// True for two parts of one emoji: behind the joiner, and a colour of skin.
+/// Returns true if `right` continues the emoji on its left: it follows a joiner or is a skin tone.
 fn is_joined(left: char, right: char) -> bool {
     let is_after_joiner = left == '\u{200d}' && char_width(right) > 1;
     is_after_joiner || matches!(right, '\u{1f3fb}'..='\u{1f3ff}')
 }
 
-/// The number of columns of a character. A control character is shown as a picture.
+/// The number of columns of a character. A control character is shown as a symbol, such as `␛`.
 fn char_width(char: char) -> usize {
     char.width().unwrap_or(1)
 }

@@ -1,7 +1,7 @@
-//! Tracks what calls do to files: the state of each changed file before and after. A tool that
-//! announces its writes is trusted; around a command, snapshots of the session's folders are
-//! compared, for which only the folders are listed that a watch has reported, and the contents from before come from a
-//! cache. This module changes no files: the changes go into the store, from where undo reads them.
+//! Tracks what calls do to files: the state of each changed file before and after. A tool that announces its writes is
+//! trusted. Around a command, snapshots of the session's folders are compared: only folders that a watch has reported
+//! are listed anew, and earlier contents come from a cache. This module changes no files: it has the changes stored,
+//! and undo reads them from the store.
 
 mod commands;
 mod edits;
@@ -52,8 +52,9 @@ pub const NOT_COVERED: &str = "Files that .gitignore names are not covered.";
 const UNKNOWN_WARNING: &str = "/undo can't track what commands change here: too many files, or the disk is too \
                                slow.";
 
-/// The same for each turn, and for a command whose end the agent has not seen.
+/// Stands in the record of each command in such folders.
 const UNKNOWN_CHANGES: &str = "too many files, or the disk is too slow";
+/// Stands in the record of a command whose end the agent has not seen.
 const UNKNOWN_END: &str = "the agent ended while a command ran";
 
 /// After this many snapshots that took too long, none is taken for a while.
@@ -65,15 +66,14 @@ const MAX_NAMED: usize = 5;
 const MAX_CACHED_FILE: u64 = 256 * 1024;
 /// The most bytes of all cached contents.
 const MAX_CACHED_BYTES: usize = 20 * 1024 * 1024;
-/// How long files are copied before one command.
+/// The time for copying files before one command.
 const COPY_LIMIT: Duration = Duration::from_millis(200);
-/// How long before one command, if they were there before the last one, which had no time for them.
+/// The time for copying files that earlier commands left no time for.
 const LATE_COPY_LIMIT: Duration = Duration::from_millis(15);
 /// This many files are copied even if it takes longer: on a busy machine, the time may be over before the
 /// first one is read, and then nothing that a command does in a small project could be undone.
 const ALWAYS_COPIED: usize = 32;
-/// The number of files that are passed over, because they do not fit beside what is copied already, until no more
-/// are looked at.
+/// After this many files that do not fit beside what is copied already, no more are looked at.
 const MAX_TOO_LARGE: usize = 64;
 /// The most cached files.
 const MAX_CACHED_FILES: usize = 50_000;
@@ -82,7 +82,7 @@ const MAX_CACHED_FILES: usize = 50_000;
 #[derive(Debug, Default)]
 pub struct ChangeTracker {
     watched: OnceLock<WatchedFolders>,
-    // The first is held only to move pointers, the others only by blocking threads.
+    // `inner` is held only to move pointers, the other two only by blocking threads.
     inner: Mutex<TrackerState>,
     contents: Mutex<ContentCache>,
     hidden: Mutex<HiddenFolders>,
@@ -90,8 +90,9 @@ pub struct ChangeTracker {
     late_tasks: TaskTracker,
     /// True if a call has changed files since [`ChangeTracker::take_changes`] was last called.
     has_changes: AtomicBool,
+    /// The number of calls that have changed files.
     changes: AtomicU64,
-    /// The bytes of contents that the commands had stored.
+    /// The bytes of file contents that were stored for commands.
     kept_bytes: AtomicU64,
 }
 
@@ -101,19 +102,20 @@ struct TrackerState {
     last_baseline: Option<CommandBaseline>,
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
-    /// The number of snapshots that took too long, or the most that may be if there are too many files. Those that were
-    /// skipped since then are counted, too.
+    /// The number of snapshots that took too long; [`MAX_SLOW_SNAPSHOTS`] if there are too many files. From then on,
+    /// skipped snapshots are counted, too.
     slow_snapshots: u8,
     /// The same for the search of repositories alone.
     slow_searches: u8,
     /// The git repositories of the last snapshot before a command.
     repositories: Arc<BTreeSet<PathBuf>>,
-    /// The repositories before the last command are not known.
+    /// True if the repositories before the last command are not known.
     is_unsearched: bool,
     /// The ignored folders of the last snapshot.
     ignored: Arc<Vec<PathBuf>>,
     /// The calls whose commands went on in the background.
     background_calls: Vec<CallId>,
+    /// True once the user has been told [`NOT_COVERED`] and [`UNKNOWN_WARNING`], respectively.
     told_not_covered: bool,
     told_unknown: bool,
 }
@@ -285,7 +287,7 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
 struct ContentCache {
     files: HashMap<PathBuf, (FileStat, ObservedState)>,
     bytes: usize,
-    /// The files that the last preload had no time or room for, the one that was changed last at the end.
+    /// The files that the last preload had no time or room for, the most recently changed one at the end.
     uncopied: Vec<UncopiedFile>,
 }
 
@@ -332,7 +334,7 @@ impl ContentCache {
     }
 
     /// Copies files that a command could change and that no repository has. Those of `previous` have been copied
-    /// already, or are still to be copied. Blocks.
+    /// already, or are among the uncopied ones. Blocks.
     fn preload(
         &mut self,
         limit: Duration,
@@ -344,15 +346,15 @@ impl ContentCache {
         let start = Instant::now();
         self.remove_stale(previous, snapshot);
         let mut wanted = files_to_copy(previous, snapshot, repositories, converted);
-        // Files that were changed last are most likely to be changed again. What has changed since the previous
-        // snapshot was changed after what is still to be copied.
+        // Copying begins at the end, with the files that were changed last, as they are most likely to be changed
+        // again. What has changed since the previous snapshot was changed after what is still to be copied.
         wanted.sort_unstable_by_key(|file| file.stat().mtime);
-        let late_files = self.uncopied.len();
+        let late_count = self.uncopied.len();
         self.uncopied.append(&mut wanted);
         let mut count = 0;
         let mut too_large = Vec::new();
         while let Some(file) = self.uncopied.pop() {
-            let is_late = self.uncopied.len() < late_files;
+            let is_late = self.uncopied.len() < late_count;
             let limit = if is_late { limit.min(LATE_COPY_LIMIT) } else { limit };
             let stat = file.stat();
             let is_full = self.files.len() >= MAX_CACHED_FILES || too_large.len() >= MAX_TOO_LARGE;

@@ -324,7 +324,7 @@ impl CommandNamespace {
         self.program.id.as_raw_pid().cast_unsigned()
     }
 
-    /// The numbers of its two processes that are children of this one.
+    /// The ids of its first process and its program, both children of this process, unless they were reaped.
     pub(super) fn children(&self) -> impl Iterator<Item = Pid> {
         let both = self.init.iter().chain([&self.program]);
         both.filter(|process| process.status.is_none()).map(|process| process.id)

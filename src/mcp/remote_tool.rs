@@ -338,7 +338,8 @@ impl RemoteToolCall {
                  changes."
             )),
             (Ok(_), Some(change))
-                if was_not_asked && !self.tool.has_reported_change.swap(true, Ordering::Relaxed) =>
+                if was_not_asked
+                    && !self.tool.has_reported_change.swap(true, Ordering::Relaxed) =>
             {
                 notify(format!(
                     "{name} has changed since you allowed it. In this mode it is called all the \

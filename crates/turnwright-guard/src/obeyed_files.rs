@@ -345,7 +345,9 @@ mod tests {
         for place in folders.split(' ') {
             fs::create_dir_all(root.join(place)).unwrap();
         }
-        for file in ["README.md", "check", "code/settings.json", "hook", "mcp", "node_modules/x", "rules"] {
+        for file in
+            ["README.md", "check", "code/settings.json", "hook", "mcp", "node_modules/x", "rules"]
+        {
             fs::write(root.join(file), "").unwrap();
         }
         for (link, target) in [

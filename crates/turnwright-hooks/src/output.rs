@@ -347,7 +347,8 @@ impl HookVerdict {
         let context = specific.additional_context.unwrap_or_default();
         self.context = clean(&context, MAX_CONTEXT_CHARS).unwrap_or_default();
         if event == HookEvent::PreToolUse {
-            let decision = specific.permission_decision.as_deref().map(parse_decision).transpose()?;
+            let decision =
+                specific.permission_decision.as_deref().map(parse_decision).transpose()?;
             self.decide(decision.flatten(), safe_reason(specific.permission_decision_reason));
             let input = specific.updated_input.map(Value::Object);
             self.updated_input = input.map(|input| (input, String::new()));

@@ -19,8 +19,8 @@ use turnwright_rpc::{Params, RequestId, RpcError};
 
 /// A line of the table of requests.
 pub(super) struct RequestRoute {
-    name: &'static str,
-    versions: &'static [Version],
+    pub(super) name: &'static str,
+    pub(super) versions: &'static [Version],
     serve: fn(IncomingRequest<'_>),
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{history, session_steering};
+use super::REQUESTS;
 use crate::acp::capabilities::{
     ClientCaps, auth_methods, later_offer, make_offer, read_client_caps, read_v2_client_caps,
 };
@@ -113,7 +113,7 @@ fn response(is_configured: bool, modalities: Modalities, caps: ClientCaps) -> In
         .mcp_capabilities(McpCapabilities::new().http(true).acp(true))
         .auth(AgentAuthCapabilities::new().status(AuthStatusCapabilities::new()))
         .providers(ProvidersCapabilities::new())
-        .meta(advertised_methods());
+        .meta(advertised_methods(Version::V1));
     InitializeResponse::new(ProtocolVersion::V1)
         .agent_capabilities(capabilities)
         .auth_methods(auth_methods(is_configured, caps))
@@ -150,7 +150,7 @@ fn response_v2(methods: &[AuthMethod], modalities: Modalities) -> Value {
         "info": {
             "name": "turnwright", "title": "turnwright", "version": env!("CARGO_PKG_VERSION"),
         },
-        "capabilities": { "session": session, "_meta": advertised_methods() },
+        "capabilities": { "session": session, "_meta": advertised_methods(Version::V2) },
         "authMethods": methods.iter().filter_map(auth_method_v2).collect::<Vec<_>>(),
         "_meta": advertised_steering(),
     })
@@ -169,9 +169,11 @@ fn auth_method_v2(offered: &AuthMethod) -> Option<Value> {
     }
 }
 
-/// The `_meta` of the agent's capabilities.
-fn advertised_methods() -> Map<String, Value> {
-    let methods = json!([history::METHOD, session_steering::METHOD]);
+/// The `_meta` of the agent's capabilities: the extensions, whose names begin with `_`.
+fn advertised_methods(version: Version) -> Map<String, Value> {
+    let known = REQUESTS.iter().filter(|route| route.versions.contains(&version));
+    let methods: Value =
+        known.map(|route| route.name).filter(|name| name.starts_with('_')).collect();
     [("turnwright/methods".to_owned(), methods)].into_iter().collect()
 }
 

@@ -67,8 +67,8 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     v1("session/set_model", |call| call.serve(session_set_mode_model::set_model)),
     v1("session/set_config_option", |call| call.serve(session_set_config_option::set_option)),
     v2("session/set_config_option", |call| call.serve(session_set_config_option::set_option_v2)),
-    both(session_steering::METHOD, |call| call.serve(session_steering::steer)),
     both(history::METHOD, |call| call.serve(history::get_messages)),
+    both(session_steering::METHOD, |call| call.serve(session_steering::steer)),
 ];
 
 /// The requests that are possible in the session of a helper.

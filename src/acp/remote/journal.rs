@@ -43,6 +43,8 @@ pub(super) struct Journal {
 struct JournalEntry {
     /// The whole of a text until now, the first update of a call, or anything else as it is.
     update: Update,
+    /// The message that it is a piece of, or all of.
+    message: Option<MessageId>,
     /// All changes of a call since.
     changes: Option<Box<CallUpdate>>,
     /// The turn whose own prompt this is, if it is one.
@@ -90,11 +92,17 @@ impl Journal {
             Update::UserChunk { .. } | Update::KnownPrompt { .. } | Update::ReplayComplete => {}
             // For its next client, a session starts without any.
             Update::Suggestions(_) => {}
-            // It replaces what was said before of its kind.
-            latest => {
-                let kind = discriminant(latest);
+            // Each replaces what was said before of its kind.
+            Update::Plan(_)
+            | Update::Commands(_)
+            | Update::SessionInfo { .. }
+            | Update::Mode(_)
+            | Update::ContextUsage { .. }
+            | Update::ConfigOptions(_)
+            | Update::Compaction { .. } => {
+                let kind = discriminant(update);
                 self.entries.retain(|entry| discriminant(&entry.update) != kind);
-                self.push(latest, None, 0);
+                self.push(update, None, 0);
             }
         }
         self.shorten(has_client);
@@ -115,7 +123,8 @@ impl Journal {
     /// The client is gone, and has been told everything until now.
     pub(super) fn mark_told(&mut self) {
         for entry in &mut self.entries {
-            entry.told = Some(growing_text(&mut entry.update).map_or(0, |text| text.len()));
+            let (_, text) = message_and_text(&mut entry.update);
+            entry.told = Some(text.map_or(0, |whole| whole.len()));
         }
     }
 
@@ -140,10 +149,10 @@ impl Journal {
     fn append(&mut self, piece: &Update, message: &MessageId, more: &str) {
         let kind = discriminant(piece);
         let known = self.entries.iter_mut().rev().find(|entry| {
-            discriminant(&entry.update) == kind && message_of(&entry.update) == Some(message)
+            discriminant(&entry.update) == kind && entry.message.as_ref() == Some(message)
         });
         let Some(entry) = known else { return self.push(piece, None, more.len()) };
-        if let Some(text) = growing_text(&mut entry.update) {
+        if let (_, Some(text)) = message_and_text(&mut entry.update) {
             text.push_str(more);
         }
         entry.bytes += more.len();
@@ -166,8 +175,9 @@ impl Journal {
     fn push(&mut self, update: &Update, turn: Option<PromptKey>, text: usize) {
         let bytes = text + ENTRY_BYTES;
         self.bytes += bytes;
-        let update = update.clone();
-        self.entries.push(JournalEntry { update, changes: None, turn, bytes, told: None });
+        let mut update = update.clone();
+        let message = message_and_text(&mut update).0.cloned();
+        self.entries.push(JournalEntry { update, message, changes: None, turn, bytes, told: None });
     }
 
     /// Drops the oldest entries that are in the store.
@@ -191,8 +201,9 @@ impl Journal {
             | Update::Notice(_)
             | Update::TerminalEnded { .. }
             | Update::Cursor { .. } => !later.is_empty(),
-            other => message_of(other)
-                .is_some_and(|message| later.iter().any(|entry| entry.comes_after(message))),
+            _ => entry.message.as_ref().is_some_and(|message| {
+                later.iter().any(|entry| entry.comes_after(message))
+            }),
         }
     }
 }
@@ -208,7 +219,7 @@ impl JournalEntry {
 
     /// Returns true if this is told only when the message is complete, and so stored.
     fn comes_after(&self, message: &MessageId) -> bool {
-        match message_of(&self.update) {
+        match &self.message {
             Some(of) => of != message,
             None => self.is_final_call(),
         }
@@ -217,8 +228,8 @@ impl JournalEntry {
     fn untold(&self) -> Vec<Update> {
         let Some(told) = self.told else { return self.updates() };
         let mut update = self.update.clone();
-        match growing_text(&mut update) {
-            Some(text) if told < text.len() => {
+        match message_and_text(&mut update) {
+            (_, Some(text)) if told < text.len() => {
                 text.drain(..told);
                 vec![update]
             }
@@ -232,7 +243,7 @@ impl JournalEntry {
             Update::Compaction { id, .. } => replayed.messages.contains(id),
             // The replay leaves out the messages that were rewound.
             Update::Cursor { at, can_fork, .. } => replayed.messages.contains(at) == *can_fork,
-            other => message_of(other).is_some_and(|id| replayed.messages.contains(id)),
+            _ => self.message.as_ref().is_some_and(|id| replayed.messages.contains(id)),
         };
         if is_known { Vec::new() } else { self.updates() }
     }
@@ -255,24 +266,31 @@ impl JournalEntry {
     }
 }
 
-/// The message that an update is a piece of, or all of.
-fn message_of(update: &Update) -> Option<&MessageId> {
+/// The message that an update is a piece of, or all of, and the text of that message if it grows. A kind that is
+/// stored, or replayed, in another way is also in `is_stored`, or in `updates_unless`.
+fn message_and_text(update: &mut Update) -> (Option<&MessageId>, Option<&mut String>) {
     match update {
-        Update::AgentText { message, .. }
-        | Update::AgentThought { message, .. }
-        | Update::CompactionSummary { id: message, .. }
-        | Update::UserMessage { message, .. } => Some(message),
-        _ => None,
-    }
-}
-
-/// The text of a message that grows.
-fn growing_text(update: &mut Update) -> Option<&mut String> {
-    match update {
-        Update::AgentText { text, .. }
-        | Update::AgentThought { text, .. }
-        | Update::CompactionSummary { text, .. } => Some(text),
-        _ => None,
+        Update::AgentText { message, text }
+        | Update::AgentThought { message, text }
+        | Update::CompactionSummary { id: message, text } => (Some(message), Some(text)),
+        Update::UserMessage { message, .. } => (Some(message), None),
+        Update::UserChunk { .. }
+        | Update::TurnBegan(_)
+        | Update::KnownPrompt { .. }
+        | Update::ToolCall { .. }
+        | Update::CallUpdate(_)
+        | Update::TerminalEnded { .. }
+        | Update::Plan(_)
+        | Update::Commands(_)
+        | Update::Suggestions(_)
+        | Update::Notice(_)
+        | Update::SessionInfo { .. }
+        | Update::Mode(_)
+        | Update::ContextUsage { .. }
+        | Update::ConfigOptions(_)
+        | Update::Compaction { .. }
+        | Update::Cursor { .. }
+        | Update::ReplayComplete => (None, None),
     }
 }
 

@@ -19,7 +19,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(10);
 /// The most that a pause in the recording adds to [`STEP_LIMIT`].
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
-/// Commands whose answers depend on what is on the disk. Their turns are run but not compared.
+/// Commands that another machine or version answers differently. Their turns are run but not compared.
 const DISK_COMMANDS: [&str; 14] = [
     "/checks",
     "/hooks",

@@ -201,9 +201,10 @@ impl Journal {
             | Update::Notice(_)
             | Update::TerminalEnded { .. }
             | Update::Cursor { .. } => !later.is_empty(),
-            _ => entry.message.as_ref().is_some_and(|message| {
-                later.iter().any(|entry| entry.comes_after(message))
-            }),
+            _ => entry
+                .message
+                .as_ref()
+                .is_some_and(|message| later.iter().any(|entry| entry.comes_after(message))),
         }
     }
 }

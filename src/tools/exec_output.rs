@@ -228,7 +228,9 @@ fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
     // `rg x` and `cat` read it, and it never ends.
-    let hint = (job.bytes() == 0).then_some("(If it waits on stdin, input \"\\u0004\" ends that.)");
+    let advice = "(If it was started with background=true and waits on stdin, input \"\\u0004\" \
+                  ends that.)";
+    let hint = (job.bytes() == 0).then_some(advice);
     let quiet = (!job.has_new_output()).then_some("(no new output)");
     let notes = hint.into_iter().chain(quiet).map(str::to_owned).collect();
     command_outcome(job, (true, None), &how, &format!("[{how}]"), notes)

@@ -431,6 +431,7 @@ pub(crate) fn hook_site(
     }
     HookSite {
         project: roots.real_cwd().to_path_buf(),
+        roots: roots.folders().map(Path::to_path_buf).collect(),
         workdir: roots.start_folder(roots.real_cwd()),
         environment: Arc::new(environment),
         fields: json!({

@@ -325,6 +325,9 @@ fn checking_word(command: &SimpleCommand) -> Option<&str> {
 fn is_test_run(line: &str) -> Option<bool> {
     let commands = shell::parse(line, dialect()).commands;
     let tests = commands.iter().filter_map(|command| {
+        if let Some(line) = inner_line(command) {
+            return is_test_run(line);
+        }
         let word = checking_word(command)?;
         let is_gradle = program_name(command).starts_with("gradle");
         Some(is_in(TESTS, word) || is_gradle && is_in("build check", word))
@@ -493,15 +496,24 @@ fn is_own_program(program: &str) -> bool {
     program.contains('/') && !of_system.iter().any(|folder| program.starts_with(folder))
 }
 
+/// The line that a shell gets as an argument, as in `bash -lc "cargo test"`.
+fn inner_line(command: &SimpleCommand) -> Option<&str> {
+    let is_option =
+        |word: &str| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let mut arguments =
+        command.argv().skip(1).skip_while(|word| word.starts_with('-') && !is_option(word));
+    arguments.next().filter(|word| is_option(word) && is_in(SHELLS, program_name(command)))?;
+    arguments.next()
+}
+
 /// The worth of a program that runs a file of the project, a module or a text.
 fn proof_of_interpreter(is_shell: bool, command: &SimpleCommand) -> Proof {
+    if let Some(line) = inner_line(command) {
+        return proof_of(line);
+    }
     let inline = if is_shell { "-n" } else { INLINE };
     let mut arguments = command.argv().skip(1);
     while let Some(word) = arguments.next() {
-        // As in `bash -lc "cargo test"`.
-        if is_shell && word.starts_with('-') && !word.starts_with("--") && word.ends_with('c') {
-            return arguments.next().map_or(Proof::Thin, proof_of);
-        }
         if word == "-m" {
             let module = arguments.next().unwrap_or_default();
             return if is_in(FOREIGN_MODULES, module) { Proof::Thin } else { Proof::Real };

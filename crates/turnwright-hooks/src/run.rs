@@ -47,6 +47,8 @@ const KEEP_EXIT_CODE: &str = "\nif (-not $?) { if ($LASTEXITCODE) { exit $LASTEX
 pub struct HookSite {
     /// The session's folder, a real path.
     pub project: PathBuf,
+    /// All folders of the session, real paths: a command may have written programs there.
+    pub roots: Vec<PathBuf>,
     /// The folder in which handlers start: the same, or a drive that the client named for a share.
     pub workdir: PathBuf,
     /// The environment variables of handlers, without secrets.
@@ -150,17 +152,20 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
     changed.map(|script| escape_hidden_line(&script.name))
 }
 
-/// Finds the bash that runs command lines, or on Windows the file of a program, such as `npx.cmd`. The bash of Windows
+/// Finds the shell that runs command lines, or on Windows the file of a program, such as `npx.cmd`. The bash of Windows
 /// starts WSL, where the paths of the project mean nothing, so git's is used instead. Blocks.
 fn find_program(action: &HookAction, site: &HookSite) -> Option<PathBuf> {
-    let HookSite { environment, project, .. } = site;
-    let words = if let HookAction::Program(words) = action { words.as_slice() } else { &[] };
-    let name = words.first().map_or("bash", String::as_str);
-    let roots = std::slice::from_ref(project);
+    let HookSite { environment, roots, .. } = site;
+    let (name, is_shell) = match action {
+        HookAction::Program(words) => (words.first()?.as_str(), words[0] == "bash"),
+        HookAction::PowerShell(_) => (POWERSHELL.split(' ').next()?, true),
+        HookAction::Line(_) => ("bash", true),
+    };
     let outside =
         environment.for_silent_command(|folder| !environment.is_in_project(folder, roots));
-    let path = if name == "bash" { outside.get("PATH") } else { environment.get("PATH") };
-    let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || words.is_empty());
+    let path = if is_shell { outside.get("PATH") } else { environment.get("PATH") };
+    let is_program = matches!(action, HookAction::Program(_));
+    let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || !is_program);
     found.filter(|file| !starts_wsl(&file.to_string_lossy())).or_else(|| {
         let git =
             find_in_path(Path::new("git"), path).filter(|_| cfg!(windows) && name == "bash")?;
@@ -206,7 +211,13 @@ fn command_line(action: &HookAction, found: Option<&Path>, project: &Path) -> Ve
             None => ("/bin/sh -c", line.clone()),
         },
     };
-    shell.split(' ').chain([line.as_str()]).map(OsString::from).collect()
+    let mut words: Vec<OsString> =
+        shell.split(' ').chain([line.as_str()]).map(OsString::from).collect();
+    // Only PowerShell can have been found here.
+    if let Some(powershell) = found {
+        words[0] = powershell.into();
+    }
+    words
 }
 
 async fn run_program(
@@ -304,6 +315,7 @@ mod tests {
     fn site(project: &Path, environment: Environment) -> HookSite {
         HookSite {
             project: project.to_path_buf(),
+            roots: vec![project.to_path_buf()],
             workdir: project.to_path_buf(),
             environment: Arc::new(environment),
             fields: Value::Null,
@@ -314,7 +326,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_bash_of_a_project_runs_no_hook() {
+    fn the_shell_of_a_project_runs_no_hook() {
         let base = tempfile::tempdir().unwrap();
         let own = real_path(base.path()).unwrap();
         let project = own.join("p");
@@ -323,17 +335,22 @@ mod tests {
             std::fs::create_dir_all(folder).unwrap();
             // A copy of a program has its mode.
             std::fs::copy("/bin/sh", folder.join("bash")).unwrap();
+            std::fs::copy("/bin/sh", folder.join("pwsh")).unwrap();
         }
         let path = std::env::join_paths(&folders).unwrap();
-        let action = HookAction::Line("true".to_owned());
+        let line = HookAction::Line("true".to_owned());
+        let powershell = HookAction::PowerShell("true".to_owned());
         for (root, home, expected) in [
             (&project, "/gone", own.join("bash")),
             (&own.join("elsewhere"), "/gone", project.join("bin/bash")),
             (&own, own.to_str().unwrap(), project.join("bin/bash")),
         ] {
             let environment = Environment::default().with("PATH", &path).with("HOME", home);
-            let found = find_program(&action, &site(root, environment));
-            assert_eq!(found, Some(expected), "{root:?} {home}");
+            let mut site = site(Path::new("/elsewhere"), environment);
+            site.roots.push(root.clone());
+            assert_eq!(find_program(&line, &site), Some(expected.clone()), "{root:?} {home}");
+            let found = find_program(&powershell, &site);
+            assert_eq!(found, Some(expected.with_file_name("pwsh")), "{root:?} {home}");
         }
     }
 

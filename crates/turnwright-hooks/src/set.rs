@@ -198,6 +198,7 @@ mod tests {
     fn site() -> HookSite {
         HookSite {
             project: "/nowhere".into(),
+            roots: Vec::new(),
             workdir: "/nowhere".into(),
             environment: Arc::default(),
             fields: json!({}),

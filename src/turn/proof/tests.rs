@@ -284,6 +284,8 @@ fn a_test_that_fails_is_not_made_up_for_by_a_build_or_a_linter() {
         ("pytest", "./check.sh", ProofWord::Green),
         ("mypy .", "ruff check .", ProofWord::Green),
         ("make test", "make", ProofWord::Green),
+        ("bash -lc 'cargo test'", "bash -lc 'cargo build'", ProofWord::Red),
+        ("bash -lc 'cd web && npm test'", "npx jest a.test.js", ProofWord::Green),
         ("./gradlew test", "./gradlew build", ProofWord::Green),
         ("./gradlew check", "./gradlew lint", ProofWord::Red),
     ] {

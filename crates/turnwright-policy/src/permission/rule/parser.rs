@@ -140,7 +140,7 @@ const MAX_STATES: usize = 64;
 /// Programs whose options may follow their operands, the first of which is no subcommand.
 const WITHOUT_SUBCOMMANDS: WordList =
     "chgrp chmod chown cp curl find ln mv rm rsync scp sed shred tar wget";
-/// What npm takes for `install`.
+/// The names that npm takes for `install`.
 const NPM_INSTALL: WordList = "add i in ins inst insta instal isnt isnta isntal isntall";
 /// The most short options in one word. Longer words are names, as in `find -delete`.
 const MAX_SHORT_OPTIONS: usize = 4;

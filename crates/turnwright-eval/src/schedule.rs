@@ -49,9 +49,9 @@ pub enum RunEnd {
 struct Progress {
     /// All trials of the run.
     all: usize,
-    /// Those that are done, by this process or an earlier one.
+    /// The trials that are done, by this process or an earlier one.
     done: usize,
-    /// Those that this process has made.
+    /// The trials that this process has made.
     made: usize,
     /// US dollars, as far as they are known.
     cost: f64,

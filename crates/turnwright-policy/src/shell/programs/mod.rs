@@ -227,7 +227,7 @@ fn works_offline(program: &Program, words: Args<'_>) -> bool {
 /// Options of git's subcommands that may precede the repository, and whose value is a word of its own.
 const WITH_VALUE: WordList = "-b --branch --depth -j --jobs -o --origin --name --reference --reference-if-able \
                               --filter --shallow-since --shallow-exclude --template -c --config";
-/// Those of ssh.
+/// Options of ssh whose value is a word of its own.
 const SSH_WITH_VALUE: WordList = "-B -D -E -F -I -J -L -R -S -W -b -c -e -i -l -m -o -p -w";
 
 /// The words that are neither options nor, after one of `with_value`, its value.

@@ -92,7 +92,7 @@ impl Journal {
             Update::UserChunk { .. } | Update::KnownPrompt { .. } | Update::ReplayComplete => {}
             // For its next client, a session starts without any.
             Update::Suggestions(_) => {}
-            // Each replaces what was said before of its kind.
+            // An update of one of these kinds replaces the earlier one of its kind.
             Update::Plan(_)
             | Update::Commands(_)
             | Update::SessionInfo { .. }
@@ -101,7 +101,10 @@ impl Journal {
             | Update::ConfigOptions(_)
             | Update::Compaction { .. } => {
                 let kind = discriminant(update);
-                self.entries.retain(|entry| discriminant(&entry.update) != kind);
+                let mut known = self.entries.iter();
+                if let Some(at) = known.position(|entry| discriminant(&entry.update) == kind) {
+                    self.bytes -= self.entries.remove(at).bytes;
+                }
                 self.push(update, None, 0);
             }
         }
@@ -522,5 +525,16 @@ mod tests {
         journal.note(&change("c", ToolCallStatus::Completed), true);
         journal.mark_told();
         assert_eq!(updates(&journal, None), []);
+    }
+
+    #[test]
+    fn updates_that_replace_each_other_do_not_fill_the_journal() {
+        let mut journal = Journal::default();
+        for _ in 0..10_000 {
+            journal.note(&Update::Commands(Vec::new()), false);
+        }
+        assert!(!journal.is_full());
+        assert_eq!(journal.entries.len(), 1);
+        assert_eq!(journal.bytes, journal.entries[0].bytes);
     }
 }

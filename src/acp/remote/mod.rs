@@ -189,10 +189,10 @@ impl RemoteSessions {
         self.open.get(id)
     }
 
-    /// Takes a session that is without a connection over to this one. `None` if there is none.
+    /// Takes over a session that has no connection; `None` if there is no such session.
     ///
     /// # Errors
-    /// If it works in other folders. To open it in these, its turn would have to be ended.
+    /// If the session works in other folders: to open it in the given ones, its turn would have to end.
     pub(in crate::acp) fn take(
         &mut self,
         id: &SessionId,

@@ -133,6 +133,10 @@ pub(crate) async fn run_handler(
             environment = environment.with_temp_folder(temp);
         }
     }
+    // By its name alone, one in the session's folders would be found.
+    if found.is_none() && matches!(handler.action, HookAction::PowerShell(_)) {
+        return Err(NoExit::Failed("it could not be started: PowerShell was not found".to_owned()));
+    }
     let program = PipedProgram {
         command_line: command_line(&handler.action, found.as_deref(), &site.project),
         workdir: site.workdir.clone(),
@@ -157,6 +161,7 @@ fn changed_file(before: &[Script], now: &[Script]) -> Option<String> {
 fn find_program(action: &HookAction, site: &HookSite) -> Option<PathBuf> {
     let HookSite { environment, roots, .. } = site;
     let (name, is_shell) = match action {
+        HookAction::Program(_) if !cfg!(windows) => return None,
         HookAction::Program(words) => (words.first()?.as_str(), words[0] == "bash"),
         HookAction::PowerShell(_) => (POWERSHELL.split(' ').next()?, true),
         HookAction::Line(_) => ("bash", true),
@@ -164,11 +169,12 @@ fn find_program(action: &HookAction, site: &HookSite) -> Option<PathBuf> {
     let outside =
         environment.for_silent_command(|folder| !environment.is_in_project(folder, roots));
     let path = if is_shell { outside.get("PATH") } else { environment.get("PATH") };
-    let is_program = matches!(action, HookAction::Program(_));
-    let found = find_in_path(Path::new(name), path).filter(|_| cfg!(windows) || !is_program);
+    let found = find_in_path(Path::new(name), path);
+    if !cfg!(windows) || matches!(action, HookAction::PowerShell(_)) {
+        return found;
+    }
     found.filter(|file| !starts_wsl(&file.to_string_lossy())).or_else(|| {
-        let git =
-            find_in_path(Path::new("git"), path).filter(|_| cfg!(windows) && name == "bash")?;
+        let git = find_in_path(Path::new("git"), path).filter(|_| name == "bash")?;
         program_at(&git.parent()?.parent()?.join("bin").join("bash"))
     })
 }

@@ -21,7 +21,7 @@ use turnwright_workspace::exec::dialect;
 /// Words at the beginning of a command that builds or checks a project.
 const CHECKS: &str = "--build analyze build cc check clang clippy compile eslint flake8 g++ gcc golangci-lint javac \
     lint mypy phpstan pylint pyright rubocop ruff rustc shellcheck svelte-check tsc typecheck vet vue-tsc";
-/// The same of one that tests it, or may do so.
+/// Words at the beginning of a command that tests a project, or may do so.
 const TESTS: &str = "bats ctest cypress ginkgo gotestsum jest make mocha mvn nextest ninja nox phpunit pytest rspec \
                      test tests tox unittest verify vitest";
 /// The number of words at the beginning of a command that are examined, without its options, as in
@@ -52,7 +52,8 @@ const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
 /// Formatters: they succeed almost always, and take no proof back.
 const FORMATTERS: &str =
     "black clang-format fmt format gofmt goimports isort prettier rustfmt yapf";
-/// Words before the name of one. `make` is none, because checks may follow its first target.
+/// Words that may stand before the name of a formatter. `make` is not among them, because checks may follow its first
+/// target.
 const LEADING: &str =
     "-m cargo dart deno dotnet exec go mix npm npx pnpm poetry python python3 ruff run uv uvx yarn";
 /// Text that looks like an operator of a shell, but lets no failure be forgotten.
@@ -64,7 +65,7 @@ const ENDED: [&str; 2] = ["[exit ", "[killed by "];
 const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0 \n|\
                         0 passing|0 examples,|0 runs,|no test files|no test matches the|no tests found|\
                         no tests to run|no tests were found|no tests executed";
-/// Words of commands that fail because there is no such test, or nothing to run it.
+/// Words in the output of a command that fails because the test, or the program that would run it, does not exist.
 const NOT_THERE: &str = "issing script: |no test specified|No module named pytest|no tests ran in";
 /// Words of test runners beside the number of the tests that they have run.
 const COUNTED: &str = "assertions examples ok pass passed passing run runs succeeded test tests";
@@ -208,9 +209,9 @@ impl Ledger {
             let is_empty = ok && name == COMMAND_TOOL && ran_nothing(&line, &result.text);
             let proof = if is_empty { proof.min(Proof::Thin) } else { proof };
             self.steps.push(Step::Ran { line: line.clone(), proof, is_good: ok, is_here });
-            // A test that is not there has not failed.
-            let has_failure = result.text.to_ascii_lowercase().contains("fail");
-            if ok || has_failure || !NOT_THERE.split('|').any(|part| result.text.contains(part)) {
+            // A test that is missing has not failed.
+            let is_missing = NOT_THERE.split('|').any(|part| result.text.contains(part));
+            if ok || !is_missing || counts_failures(&result.text) {
                 self.note_run(line, proof, ok);
             }
         }
@@ -302,6 +303,17 @@ pub(super) fn ran_nothing(line: &str, output: &str) -> bool {
     commands.retain(|command| command.program() != "cd");
     commands.dedup_by(|one, other| one.words == other.words);
     !may_have_run && commands.len() == 1
+}
+
+/// Returns true if a text has a number of failures, as in `3 failed` or `Failures: 1`.
+fn counts_failures(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let parts = text.split([' ', ',', ':', ';', '=', '\n']).filter(|word| !word.is_empty());
+    let words: Vec<_> = parts.collect();
+    words.windows(2).any(|pair| {
+        pair.iter().any(|word| is_in("fail failed failing failures", word))
+            && pair.iter().any(|word| word.parse::<u32>().is_ok_and(|count| count > 0))
+    })
 }
 
 /// The id of the job in whose name the result of a command says that it is running.

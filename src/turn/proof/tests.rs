@@ -297,6 +297,7 @@ fn a_test_that_fails_is_not_made_up_for_by_a_build_or_a_linter() {
     for (output, expected) in [
         // There was no such test.
         ("[exit 1 · 0.1 s]\nMissing script: \"test\"", ProofWord::Green),
+        ("[exit 1 · 0.1 s]\nno test specified\nCommand failed with exit code 1.", ProofWord::Green),
         // One part of the project has no tests.
         ("[exit 1 · 0.1 s]\nMissing script: \"test\"\n3 failed", ProofWord::Red),
     ] {

@@ -489,6 +489,7 @@ fn a_rule_that_denies_also_holds_for_what_an_option_a_variable_or_an_expansion_r
         ("GIT_EDITOR='git push' git commit", Verdict::Deny),
         ("PAGER='git push' git --paginate log", Verdict::Deny),
         ("RSYNC_RSH='git push' rsync a b:", Verdict::Deny),
+        ("GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0='push -o #x o' git p", Verdict::Deny),
         ("GIT_SEQUENCE_EDITOR='x; git push' git rebase -i main", Verdict::Deny),
         ("export GIT_SSH_COMMAND='git push'; git fetch", Verdict::Deny),
         ("sudo env EDITOR='git push' git commit", Verdict::Deny),

@@ -112,7 +112,7 @@ impl CommandScanner {
             }
             // A setting of git may be a line for a shell, or an alias.
             if name == "GIT_CONFIG_PARAMETERS" || name.starts_with("GIT_CONFIG_VALUE_") {
-                self.scan_later(format!("git -c {line} -c \"alias.x={line}\"\n{line}"), depth);
+                self.scan_later(format!("git -c \"alias.x={line}\"\ngit -c {line}\n{line}"), depth);
             }
         }
         let start = words.iter().take_while(|word| shell_state::is_prefix(&word.text)).count();

@@ -117,7 +117,7 @@ impl Exec {
 
     /// Parses the line for the folder in which it runs. A folder that it goes to may be gone since the last plan.
     fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
-        // A hook may have changed it.
+        // A hook may have replaced the command after the arguments were repaired.
         self.command = bare_command(&self.command);
         let mut script = command::parse_line(&self.command, folder, roots);
         let is_coded = self.script.get().is_none()

@@ -111,7 +111,7 @@ impl Tool for ExecOutput {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
         env.shared.rules.get().look_at_sandbox();
-        // Control-C, of which only a terminal makes a signal.
+        // Only a terminal turns Control-C into a signal.
         if self.input().is_some_and(|input| ["\u{3}", "^C", "C-c"].contains(&input.trim_end())) {
             self.input = None;
             self.signal.get_or_insert(Signal::Int);
@@ -227,7 +227,7 @@ fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
         return outcome;
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
-    // `rg x` and `cat` read it, and it never ends.
+    // `rg x` and `cat` wait for an end of stdin that never comes.
     let advice = "(If it was started with background=true and waits on stdin, input \"\\u0004\" \
                   ends that.)";
     let hint = (job.bytes() == 0).then_some(advice);

@@ -272,7 +272,12 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let obeyed = obeyed_paths.into_iter().flatten().chain(read.flatten());
     let roots: Vec<_> = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
     let mut paths: Vec<_> = added.iter().cloned().chain(obeyed).collect();
-    paths.extend(behind_links(&ProtectedPaths::new(roots.clone(), paths.clone())));
+    let protected = ProtectedPaths::new(roots.clone(), paths.clone());
+    let behind = behind_links(&protected);
+    if behind.is_empty() {
+        return protected;
+    }
+    paths.extend(behind);
     ProtectedPaths::new(roots, paths)
 }
 

@@ -210,7 +210,7 @@ pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
             let real = real_paths.get(folder).filter(|real| real != folder && real.is_dir())?;
             Some(real.join(path.file_name()?))
         });
-        // A link to the project, or above it, does not make its links hooks.
+        // If a link leads to the project or above it, the links in there are not hooks.
         let place = real.filter(|real| !roots.iter().any(|root| root.starts_with(real)));
         let Some(place) = place else { continue };
         let files = links_below(&place).into_iter().filter_map(|link| real_path(link).ok());
@@ -218,7 +218,7 @@ pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
         let obeyed = files.filter(|file| file.is_file() && file.extension() != Some("md".as_ref()));
         found.extend(obeyed.chain([place]));
     }
-    // The same holds for `node_modules`.
+    // Installers replace what is in `node_modules`, too.
     found.retain(|place| {
         !place.iter().any(|part| part == "node_modules") && protected.reason(place).is_none()
     });
@@ -229,7 +229,7 @@ pub fn behind_links(protected: &ProtectedPaths) -> Vec<String> {
     below.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-/// Returns the links in a folder and in those below it. After many entries, no more are looked at.
+/// Returns the links in a folder and in those below it, among so many entries as are looked at.
 fn links_below(place: &Path) -> Vec<PathBuf> {
     let mut links = Vec::new();
     let mut folders = vec![place.to_owned()];

@@ -63,8 +63,8 @@ fn must_be_removed(restore: &RestoreResult) -> bool {
 
 impl UndoContext {
     /// Restores these paths, and returns the actual results. First removes everything that must be removed, contents
-    /// before their folder; then creates everything else, folders before their contents. A cancellation takes effect
-    /// between two paths.
+    /// before their folder; then creates everything that is to be there, folders before their contents. A
+    /// cancellation takes effect between two paths.
     pub(crate) async fn apply(&self, mut all: Vec<RestoreResult>) -> Vec<RestoreResult> {
         all.sort_by(|restore, other| restore.path.cmp(&other.path));
         let roots = self.files.roots().clone();

@@ -61,7 +61,7 @@ impl UndoReport {
             match one.result {
                 Ok(()) if one.to == FileState::Absent => report.removed.push(one.path),
                 Ok(()) => report.restored.push(one.path),
-                // It would be so each time, and earlier turns could not be undone.
+                // As a failure, this would block the undo of earlier turns each time.
                 Err(why) if why == NOT_EMPTY => report.conflicts.push((one.path, why)),
                 Err(why) => report.failed.push((one.path, why)),
             }

@@ -543,7 +543,7 @@ const CACHED: [&str; 5] = [
     "/cache_read_input_tokens",
 ];
 
-/// Tokens stored there, in the same way.
+/// Tokens that were stored in the provider's cache, under each of the field names in use.
 const WRITTEN: [&str; 4] = [
     "/cache_creation_input_tokens",
     "/prompt_tokens_details/cache_creation_input_tokens",
@@ -551,7 +551,7 @@ const WRITTEN: [&str; 4] = [
     "/input_tokens_details/cache_write_tokens",
 ];
 
-/// The largest of these counts: a server may send 0 in a field that it does not fill.
+/// The largest count in any of the fields, because a server may send 0 in one that it does not fill.
 fn largest_count(usage: &Value, fields: &[&str]) -> u64 {
     let counts = fields.iter().filter_map(|field| usage.pointer(field)?.as_u64());
     counts.max().unwrap_or(0).min(MAX_TOKENS)

@@ -38,7 +38,7 @@ impl TableRow {
 
 const NONE: QuirkPatch = QuirkPatch::NONE;
 const OPENAI: &[&str] = &["api.openai.com"];
-/// Their machines have caches of their own, and a key leads to the same one.
+/// Hosts where each machine has its own cache. With a key, the requests of a conversation reach the same machine.
 const WITH_KEYS: &[&str] = &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"];
 /// The hosts of models of Alibaba, which are cached for certain only if they are marked.
 const WITH_MARKS: &[&str] = &["openrouter.ai", "opencode.ai", "aliyuncs.com"];

@@ -68,7 +68,7 @@ fn own_danger(command: &SimpleCommand) -> Option<&'static str> {
 fn only_tells(program: &programs::Program, words: Args<'_>) -> bool {
     const TELLING: WordList = "-help --help --dry-run --dry-run=client --dry-run=server --dryrun";
     let Some((last, before)) = split_at_dashes(words).0.split_last() else { return false };
-    // They ignore options that they do not know, as npm does for these.
+    // These programs ignore unknown options, and so does npm with these subcommands.
     let is_lax = ["cdk", "yarn"].iter().any(|name| std::ptr::eq(program, programs::find(name)))
         || programs::names_subcommand(words, "access author dist-tag dist-tags owner");
     is_in(TELLING, &last.text)

@@ -219,7 +219,7 @@ fn works_offline(program: &Program, words: Args<'_>) -> bool {
         && (is_runner
             || words.iter().any(|word| word.text == "--version")
             || names_only_this_machine(program, words)
-            // As in `GIT_SSH_COMMAND`: without a host it connects to nothing.
+            // Without a host, as in `GIT_SSH_COMMAND`, ssh connects to nothing.
             || program.names == "ssh" && bare_operands(words, SSH_WITH_VALUE).next().is_none())
         || std::ptr::eq(program, find("git")) && uses_local_repository(words)
 }

@@ -314,7 +314,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 const PUBLISHING: [&str; 5] =
     ["npm publish", "workspace publish", "recursive publish", "workspaces publish", "ws publish"];
 
-/// Also changes of who may publish, and of what is installed by a tag.
+/// Publishing, and changing who may publish or which version a tag installs.
 fn publishes_package(words: Args<'_>) -> Option<&'static str> {
     let published = names_subcommand(words, "deprecate publish unpublish")
         || PUBLISHING.iter().any(|in_order| has_operands_in_order(words, in_order))

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use turnwright_testing::cancellation::{self, hangs};
 use turnwright_testing::cards::{self, call};
 use turnwright_testing::raw_server::{RawServer, write_stream};
+use turnwright_testing::scripted_model::last_user_text;
 
 use crate::agent::{LIMIT, TestAgent, TestAgentBuilder, eventually, says};
 use crate::provider::{self, Answer, Provider, configured, has_result, plain};
@@ -34,12 +35,7 @@ fn helpers(replies: Value) -> TestAgentBuilder {
 /// Returns the requests to the model whose last prompt contains this task.
 fn requests_about(agent: &TestAgent, task: &str) -> Vec<Value> {
     let bodies = agent.model().requests().into_iter().map(|it| it.body);
-    bodies.filter(|it| last_prompt(it).contains(task)).collect()
-}
-
-fn last_prompt(body: &Value) -> String {
-    let messages = body["messages"].as_array().unwrap();
-    messages.iter().rfind(|it| it["role"] == "user").unwrap()["content"].to_string()
+    bodies.filter(|it| last_user_text(it).contains(task)).collect()
 }
 
 fn tool_names(body: &Value) -> Vec<String> {
@@ -626,10 +622,9 @@ fn helpers_of_a_server_with_one_slot_work_one_after_the_other() {
             let models = json!({ "object": "list", "data": [model] });
             return plain(stream, 200, if request.contains("/props ") { &props } else { &models });
         };
-        let prompt = last_prompt(&body);
-        let said = serde_json::from_str::<String>(&prompt).unwrap();
+        let prompt = last_user_text(&body);
         // The first prompt of a session is followed by its context.
-        let said = said.lines().next().unwrap();
+        let said = prompt.lines().next().unwrap();
         let events = match (said.starts_with("task "), has_result(&body)) {
             (true, false) => vec![calls_event(&[("list_dir", json!({}))])],
             (false, false) if said == "go" => {
@@ -655,7 +650,7 @@ fn helpers_of_a_server_with_one_slot_work_one_after_the_other() {
         .requests()
         .iter()
         .filter_map(|it| serde_json::from_str(it.split_once("\r\n\r\n")?.1).ok())
-        .filter_map(|it| Some(last_prompt(&it).strip_prefix("\"task ")?.as_bytes()[0]))
+        .filter_map(|it| Some(last_user_text(&it).strip_prefix("task ")?.as_bytes()[0]))
         .collect();
     assert_eq!(tasks.len(), 6, "{tasks:?}");
     assert!(tasks.chunks(2).all(|it| it[0] == it[1]), "{tasks:?}");

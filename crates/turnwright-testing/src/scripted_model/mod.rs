@@ -49,7 +49,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use play::Connection;
-pub use scenario::Scenario;
+pub use scenario::{Scenario, last_user_text};
 
 /// The interval at which a connection checks whether the server was stopped or the client has
 /// disconnected.

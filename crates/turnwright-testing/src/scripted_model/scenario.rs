@@ -72,9 +72,15 @@ impl Scenario {
     }
 }
 
-fn last_user_text(request: &Value) -> String {
+/// The text of the last message of the user in the body of a request. A message that only tells the new date
+/// is left out, so that a turn over midnight gets the same replies.
+pub fn last_user_text(request: &Value) -> String {
     let messages = request["messages"].as_array().map_or(&[][..], Vec::as_slice);
-    let content = messages.iter().rfind(|it| it["role"] == "user").map(|it| &it["content"]);
+    let is_new_date = |it: &Value| {
+        it.as_str().is_some_and(|text| text.trim_start().starts_with("<context>\nDate: "))
+    };
+    let prompts = messages.iter().filter(|it| it["role"] == "user").map(|it| &it["content"]);
+    let content = prompts.filter(|it| !is_new_date(it)).next_back();
     match content {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => parts.iter().filter_map(|it| it["text"].as_str()).collect(),
@@ -256,5 +262,17 @@ impl Fields {
             Some(key) => Err(format!("{key:?} does not belong here")),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_date_in_the_middle_of_a_turn_is_no_prompt() {
+        let date = "\n\n<context>\nDate: Tue, 01 Dec 2026\n</context>";
+        let users = ["the task", date].map(|text| json!({ "role": "user", "content": text }));
+        assert_eq!(last_user_text(&json!({ "messages": users })), "the task");
     }
 }

@@ -9,8 +9,9 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// A folder is listed when so many of its entries were looked up: that is faster than further lookups.
-const LOOKUPS_BEFORE_LISTING: usize = 8;
+/// A folder is listed when so many of its entries were looked up: that is faster than further lookups. An installation
+/// of programs has fewer.
+const LOOKUPS_BEFORE_LISTING: usize = 12;
 /// The longest path that every program of Windows understands without `\\?\`.
 const MAX_PLAIN_LENGTH: usize = 259;
 /// Names that are a device in every folder of Windows, with any extension.
@@ -61,14 +62,14 @@ pub fn has_other_letters(path: &Path) -> bool {
 /// changes, so use one for a single short task.
 #[derive(Debug, Default)]
 pub struct RealPaths {
-    /// The folders that were resolved. Not by `PathBuf`, which takes longer to hash.
-    known: RefCell<HashMap<OsString, Option<PathBuf>>>,
-    looked_up: RefCell<HashMap<OsString, LookedUpFolder>>,
+    /// The folders that were resolved; `None` for those that do not exist. Not by `PathBuf`, which takes longer to hash.
+    folders: RefCell<HashMap<OsString, Option<ResolvedFolder>>>,
 }
 
-/// A folder in which entries were looked up.
-#[derive(Debug, Default)]
-struct LookedUpFolder {
+/// A folder whose entries are looked up.
+#[derive(Debug)]
+struct ResolvedFolder {
+    real: PathBuf,
     lookups: usize,
     names: ComparableNames,
 }
@@ -80,34 +81,34 @@ impl RealPaths {
         if cfg!(windows) || path.is_relative() {
             return real_path(path).ok();
         }
-        match (path.parent(), path.file_name()) {
-            (Some(folder), Some(name)) => self.entry(&self.folder(folder)?, name),
-            _ => real_path(path).ok(),
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return real_path(path).ok();
+        };
+        if let Some(known) = self.folders.borrow_mut().get_mut(folder.as_os_str()) {
+            return known.as_mut()?.entry(name);
         }
-    }
-
-    /// The same, remembered for the other entries of the folder.
-    fn folder(&self, path: &Path) -> Option<PathBuf> {
-        if let Some(known) = self.known.borrow().get(path.as_os_str()) {
-            return known.clone();
-        }
-        let real = self.get(path);
-        self.known.borrow_mut().insert(path.into(), real.clone());
+        let mut resolved = self.get(folder).map(ResolvedFolder::new);
+        let real = resolved.as_mut().and_then(|folder| folder.entry(name));
+        self.folders.borrow_mut().insert(folder.into(), resolved);
         real
     }
+}
 
-    /// The real path of an entry of a folder that is given by its real path.
-    fn entry(&self, folder: &Path, name: &OsStr) -> Option<PathBuf> {
-        let mut folders = self.looked_up.borrow_mut();
-        let looked_up = folders.entry(folder.into()).or_default();
-        looked_up.lookups += 1;
-        if looked_up.lookups == LOOKUPS_BEFORE_LISTING {
-            looked_up.names = ComparableNames::of(&list(folder));
+impl ResolvedFolder {
+    fn new(real: PathBuf) -> ResolvedFolder {
+        ResolvedFolder { real, lookups: 0, names: ComparableNames::default() }
+    }
+
+    /// The real path of an entry.
+    fn entry(&mut self, name: &OsStr) -> Option<PathBuf> {
+        self.lookups += 1;
+        if self.lookups == LOOKUPS_BEFORE_LISTING {
+            self.names = ComparableNames::of(&list(&self.real));
         }
-        if !looked_up.names.may_contain(name) {
+        if !self.names.may_contain(name) {
             return None;
         }
-        real_entry(folder.join(name))
+        real_entry(self.real.join(name))
     }
 }
 

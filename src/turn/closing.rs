@@ -14,7 +14,7 @@ use turnwright_recording::outside::AnswerKind;
 use turnwright_store::ProofWord;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
-use turnwright_types::message::{AssistantMessage, within_context};
+use turnwright_types::message::AssistantMessage;
 use turnwright_types::text;
 use turnwright_types::update::PlanStatus;
 use turnwright_undo::{ChangeScope, DiffLimits, TurnChanges, turn_changes};
@@ -87,7 +87,7 @@ impl Turn {
         }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
         let notice = format!("{names} would end now: the model is asked once whether to wait.");
-        ClosingWords { notice: Some(notice), request: Some(within_context(&request)) }
+        ClosingWords { notice: Some(notice), request: Some(request) }
     }
 
     /// The recorded words, or other facts, at this place of the conversation: a replay changes no files and reads none,
@@ -214,7 +214,7 @@ impl Turn {
                 ),
             ),
         };
-        let request = within_context(&super::redacted(&context));
+        let request = super::redacted(&context);
         ClosingWords { notice: Some(notice.to_owned()), request: Some(request) }
     }
 

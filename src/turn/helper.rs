@@ -29,7 +29,7 @@ use turnwright_recording::outside::in_same_session;
 use turnwright_store::{PendingWrite, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{History, PromptPart, StopReason, UserMessage, within_context};
+use turnwright_types::message::{History, PromptPart, StopReason, UserMessage};
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -114,8 +114,7 @@ impl Conversation {
                     Ok(ToolOutcome { text, .. }) => format!("[{what} has failed] {text}\n"),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
                 };
-                // It may become a part of the context.
-                session.helpers.add_news(within_context(&news), is_answer);
+                session.helpers.add_news(news, is_answer);
             })
         });
         if !is_started {

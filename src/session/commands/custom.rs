@@ -13,7 +13,7 @@ use crate::tools::{SharedValue, ToolEnv};
 use crate::turn::{self, COMMAND_HEAD};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::{UserMessage, within_context};
+use turnwright_types::message::UserMessage;
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
@@ -162,7 +162,7 @@ impl CommandText {
                 skills.iter().map(|skill| skill_text(skill, args, env)).collect()
             }
         };
-        Some(within_context(&text))
+        Some(text)
     }
 }
 

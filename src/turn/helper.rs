@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
 use super::prompt;
+use super::room::handoff::is_rejected;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{
@@ -167,9 +168,8 @@ impl Conversation {
         // Releasing the lock removes a file.
         spawn_blocking(move || drop(lock)).await.ok();
         let end = finished.result.as_ref().copied().map_err(|error| error_chain(error));
-        let rejection = ToolRefusal::rejected().for_model;
         let mut results = finished.history.messages.iter().filter_map(|message| message.as_tool());
-        let was_rejected = results.any(|result| result.text.starts_with(&rejection));
+        let was_rejected = results.any(is_rejected);
         let mut result = answer(finished);
         if let Ok(text) = &mut result {
             shorten(text, self.env.output_folder().join(format!("{}.md", client.call))).await;

@@ -17,6 +17,7 @@ use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
 use turnwright_types::message::{
     Arguments, Message, PromptPart, ToolMessage, UserMessage, render_part,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::{media_weight, message_weight, part_weight, text_weight};
 use turnwright_types::update::{PlanEntry, PlanStatus};
@@ -242,7 +243,7 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     let words = messages.iter().enumerate().flat_map(|(index, message)| {
         let (mut earlier, said) = user_words_in(message);
         earlier.extend(said.filter(|_| prompt != Some(index)));
-        earlier.extend(shown_plan(&messages[..index], message, limit / 4));
+        earlier.extend(answer_to_call(&messages[..index], message, limit / 4));
         earlier
     });
     let said: Vec<String> = words.collect();
@@ -255,14 +256,30 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     first
 }
 
-/// The plan that the user was shown with this result of `exit_plan`, after the user's answer, up to this weight.
-fn shown_plan(before: &[Arc<Message>], message: &Message, limit: u64) -> Option<String> {
-    let result = message.as_tool().filter(|result| result.ok && result.name == PLAN_TOOL)?;
+/// The user's answer in this result, and after it the plan, the question or the rejected call, up to this weight.
+fn answer_to_call(before: &[Arc<Message>], message: &Message, limit: u64) -> Option<String> {
+    let result = message.as_tool()?;
     let answers = before.iter().rev().filter_map(|message| message.as_assistant());
     let call = answers.flat_map(|answer| &answer.calls).find(|call| call.id == result.call)?;
     let Arguments::Object(arguments) = &call.arguments else { return None };
-    let plan = cut_to_weight(&shown_form(arguments.get("plan")?.as_str()?), limit);
-    Some(format!("{}\n{plan}", text::first_line(&result.text)))
+    let shown = |argument: &str| arguments.get(argument)?.as_str().map(shown_form);
+    let first_line = text::first_line(&result.text);
+    let (answer, subject) = match result.name.as_str() {
+        PLAN_TOOL if result.ok => (first_line, shown("plan")?),
+        QUESTION_TOOL if result.ok => {
+            (result.text.as_str(), format!("The question was: {}", shown("question")?))
+        }
+        name if is_rejected(result) => {
+            (first_line, text::clip_middle(&format!("{name} {arguments}"), MAX_ERROR_BYTES))
+        }
+        _ => return None,
+    };
+    Some(format!("{answer}\n{}", cut_to_weight(&subject, limit)))
+}
+
+/// Returns true if the user has rejected the call of this result.
+pub(in crate::turn) fn is_rejected(result: &ToolMessage) -> bool {
+    result.text.starts_with(&ToolRefusal::rejected().for_model)
 }
 
 /// Quotes the texts up to this weight, and at least the first. Returns what is left of the weight.
@@ -320,7 +337,9 @@ const MAX_ERROR_BYTES: usize = 300;
 /// The tool whose paths are the files that were read.
 const READ_TOOL: &str = "read_file";
 /// The tool with which a plan is shown to the user.
-const PLAN_TOOL: &str = "exit_plan";
+pub(super) const PLAN_TOOL: &str = "exit_plan";
+/// The tool with which the user is asked something.
+pub(super) const QUESTION_TOOL: &str = "ask_user";
 
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
 /// longer gets, and `kept` those after them.
@@ -443,11 +462,14 @@ fn open_errors<'a>(old: &'a [Arc<Message>], kept: &'a [Arc<Message>]) -> Vec<&'a
     // A result that comes after counts instead of those of the same tool before.
     let later = kept.iter().filter_map(|message| message.as_tool());
     let mut known: HashSet<_> = later.map(|result| &result.name).collect();
-    newest.filter(|result| known.insert(&result.name) && !result.ok).collect()
+    let open = newest.filter(|result| known.insert(&result.name) && !result.ok);
+    open.filter(|result| !is_rejected(result)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use turnwright_types::message::{AssistantMessage, Media, ToolCall};
 
@@ -597,6 +619,36 @@ mod tests {
     }
 
     #[test]
+    fn answers_to_questions_and_rejections_survive_any_number_of_compactions() {
+        let rejection = ToolRefusal::rejected().for_model;
+        let mut messages = vec![prompt("Release it.")];
+        for (id, name, arguments, ok, text) in [
+            ("1", QUESTION_TOOL, json!({ "question": "Which branch?" }), true, "It is: next\n(or v2)"),
+            ("2", QUESTION_TOOL, json!({ "question": "Why?" }), false, "No answer."),
+            ("3", "exec", json!({ "command": "git push" }), false, rejection.as_str()),
+            ("4", "exec", json!({ "command": "git tag" }), true, "done"),
+        ] {
+            let call = ToolCall::new(id, "p", name, arguments);
+            let mut result = named_result(name, ok);
+            let Message::Tool(tool) = Arc::make_mut(&mut result) else { panic!("no result") };
+            tool.call = id.into();
+            tool.text = text.to_owned();
+            let asking = Message::Assistant(AssistantMessage::new("m", "", vec![call]));
+            messages.extend([Arc::new(asking), result]);
+        }
+        let pushed = format!("{rejection}\nexec {{\"command\":\"git push\"}}");
+        for _ in 0..3 {
+            let new = replacement(&messages, &limits(2_000), None, Some("So far."), "Mode: ask");
+            let text = new.render();
+            for said in ["It is: next\n(or v2)\nThe question was: Which branch?", pushed.as_str()] {
+                assert!(text.contains(&format!("The user said earlier:\n{said}\n")), "{text}");
+            }
+            assert!(!text.contains("Why?") && !text.contains("git tag"), "{text}");
+            messages = vec![Arc::new(Message::User(new)), answer("b", 0)];
+        }
+    }
+
+    #[test]
     fn what_the_first_prompt_brought_is_kept_without_its_mode() {
         let context = "Working folder: /w\nMode: ask (asks)\n".to_owned();
         let parts = vec![PromptPart::Text("hi".to_owned()), PromptPart::Context(context)];
@@ -707,5 +759,9 @@ mod tests {
             assert_eq!(open.len(), expected, "{open:?}");
             assert!(open.iter().all(|error| error.name == "exec"));
         }
+        let mut rejected = named_result("exec", false);
+        let Message::Tool(tool) = Arc::make_mut(&mut rejected) else { panic!("no result") };
+        tool.text = ToolRefusal::rejected().for_model;
+        assert!(open_errors(&[rejected], &[]).is_empty());
     }
 }

@@ -30,7 +30,7 @@ use turnwright_types::token_meter::{
 
 use budget::{WindowBudget, window_beside_answer};
 use compaction::{CompactionOutcome, CompactionReason, Compactor, request_weight};
-use handoff::{PLAN_TOOL, QUESTION_TOOL};
+use handoff::{PLAN_TOOL, QUESTION_TOOL, SKILL_TOOL};
 
 /// How often in a row a request may be too long before the turn gives up.
 const MAX_OVERFLOWS: u32 = 3;
@@ -430,7 +430,9 @@ const SHORT_RESULT: usize = 400;
 /// The text that the model reads in place of a result.
 const STUB: &str = "[This result was left out to save room. Make the call again if you need it.]";
 /// The tools whose results stay: instructions, the work of helpers, and what the user has answered.
-const KEPT_TOOLS: [&str; 4] = ["skill", AGENT_TOOL, QUESTION_TOOL, PLAN_TOOL];
+const KEPT_TOOLS: [&str; 4] = [SKILL_TOOL, AGENT_TOOL, QUESTION_TOOL, PLAN_TOOL];
+/// The start of the news of a helper in the background, which come once, with any result.
+const HELPER_NEWS: &str = "[helper h";
 
 /// The number of messages at the end that stay as they are if the conversation, which takes so many tokens
 /// now, is pruned; `None` if that would gain too little. Only as many of the oldest results go as must.
@@ -524,6 +526,7 @@ pub(crate) fn prune(messages: &mut [Arc<Message>], kept: usize) {
 fn is_prunable(message: &Message) -> bool {
     matches!(message, Message::Tool(tool)
         if !KEPT_TOOLS.contains(&tool.name.as_str())
+            && !tool.text.contains(HELPER_NEWS)
             && (tool.text.len() > SHORT_RESULT || !tool.images.is_empty()))
 }
 
@@ -631,11 +634,19 @@ mod tests {
 
     #[test]
     fn answers_of_helpers_and_of_the_user_stay() {
-        let files = [("agent", 8_000), ("ask_user", 1_000), ("a", 300_000), ("b", 300_000)];
-        let mut messages = conversation(&files);
+        let mut messages = conversation(&[
+            ("agent", 8_000),
+            ("ask_user", 1_000),
+            ("read_file", 5_000),
+            ("a", 300_000),
+            ("b", 300_000),
+        ]);
+        let Message::Tool(tool) = Arc::make_mut(&mut messages[5]) else { panic!("no result") };
+        tool.text.push_str("\n[helper h3 (explore: x) is done]\nIt is in a.rs.\n");
+        let with_news = tool.text.len();
         messages.push(prompt());
         assert!(make_room(&mut messages));
-        assert_eq!(lengths(&messages), [8_000, 1_000, 0, 300_000]);
+        assert_eq!(lengths(&messages), [8_000, 1_000, with_news, 0, 300_000]);
     }
 
     #[test]

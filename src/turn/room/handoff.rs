@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use std::slice;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::budget::HandoffLimits;
 use crate::tools::shown_form;
 use crate::turn::Conversation;
@@ -338,6 +340,8 @@ const MAX_ERROR_BYTES: usize = 300;
 const READ_TOOL: &str = "read_file";
 /// The tool with which a plan is shown to the user.
 pub(super) const PLAN_TOOL: &str = "exit_plan";
+/// The tool that loads a skill.
+pub(super) const SKILL_TOOL: &str = "skill";
 /// The tool with which the user is asked something.
 pub(super) const QUESTION_TOOL: &str = "ask_user";
 
@@ -362,7 +366,8 @@ pub(super) async fn gather_facts(
     }
     let helpers = env.helpers.in_background();
     list("Helpers at work in the background, whose answers you get: ", &helpers, &mut text);
-    list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
+    let skills = skills_in_use(old, env.skills.loaded_names());
+    list("Skills in use; load them again: ", &skills, &mut text);
     for error in open_errors(old, kept) {
         let words = text::clip_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
         text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
@@ -428,22 +433,36 @@ fn list(start: &str, items: &[String], text: &mut String) {
 fn files_read(old: &[Arc<Message>]) -> Vec<String> {
     let earlier = old.first().and_then(|message| files_read_before(message)).unwrap_or_default();
     let mut files: Vec<String> = earlier.split(", ").map(str::to_owned).collect();
-    for message in old {
-        let Some(answer) = message.as_assistant() else { continue };
-        for call in answer.calls.iter().filter(|call| call.name == READ_TOOL) {
-            let Arguments::Object(arguments) = &call.arguments else { continue };
-            let one = arguments.get("path").and_then(|value| value.as_str());
-            let paths = arguments.get("paths").and_then(|value| value.as_array());
-            let more = paths.into_iter().flatten().filter_map(|value| value.as_str());
-            for path in one.into_iter().chain(more) {
-                let path = escape_hidden_line(path);
-                files.retain(|known| *known != path);
-                files.push(path);
-            }
-        }
+    for path in named_by_calls(old, READ_TOOL, ["path", "paths"]) {
+        files.retain(|known| *known != path);
+        files.push(path);
     }
     files.retain(|file| !file.is_empty());
     files.split_off(files.len().saturating_sub(MAX_FILES))
+}
+
+/// The names of these skills, and of those that the model has loaded before the session was opened again.
+fn skills_in_use(old: &[Arc<Message>], loaded: Vec<String>) -> Vec<String> {
+    let mut names = named_by_calls(old, SKILL_TOOL, ["name", "skill"]);
+    names.extend(loaded);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The texts in these arguments of the tool's calls, and in lists there.
+fn named_by_calls(old: &[Arc<Message>], tool: &str, arguments: [&str; 2]) -> Vec<String> {
+    let answers = old.iter().filter_map(|message| message.as_assistant());
+    let calls = answers.flat_map(|answer| &answer.calls).filter(|call| call.name == tool);
+    let values = calls.flat_map(|call| match &call.arguments {
+        Arguments::Object(object) => arguments.map(|name| object.get(name)),
+        Arguments::Unusable { .. } => [None; 2],
+    });
+    let items = values.flatten().flat_map(|value| match value {
+        Value::Array(items) => items.as_slice(),
+        one => slice::from_ref(one),
+    });
+    items.filter_map(|item| item.as_str()).map(escape_hidden_line).collect()
 }
 
 /// The prompts whose file changes the user has undone.
@@ -623,7 +642,7 @@ mod tests {
         let rejection = ToolRefusal::rejected().for_model;
         let mut messages = vec![prompt("Release it.")];
         for (id, name, arguments, ok, text) in [
-            ("1", QUESTION_TOOL, json!({ "question": "Which branch?" }), true, "It is: next\n(or v2)"),
+            ("1", QUESTION_TOOL, json!({ "question": "Which branch?" }), true, "next\n(or v2)"),
             ("2", QUESTION_TOOL, json!({ "question": "Why?" }), false, "No answer."),
             ("3", "exec", json!({ "command": "git push" }), false, rejection.as_str()),
             ("4", "exec", json!({ "command": "git tag" }), true, "done"),
@@ -632,7 +651,7 @@ mod tests {
             let mut result = named_result(name, ok);
             let Message::Tool(tool) = Arc::make_mut(&mut result) else { panic!("no result") };
             tool.call = id.into();
-            tool.text = text.to_owned();
+            text.clone_into(&mut tool.text);
             let asking = Message::Assistant(AssistantMessage::new("m", "", vec![call]));
             messages.extend([Arc::new(asking), result]);
         }
@@ -640,7 +659,7 @@ mod tests {
         for _ in 0..3 {
             let new = replacement(&messages, &limits(2_000), None, Some("So far."), "Mode: ask");
             let text = new.render();
-            for said in ["It is: next\n(or v2)\nThe question was: Which branch?", pushed.as_str()] {
+            for said in ["next\n(or v2)\nThe question was: Which branch?", pushed.as_str()] {
                 assert!(text.contains(&format!("The user said earlier:\n{said}\n")), "{text}");
             }
             assert!(!text.contains("Why?") && !text.contains("git tag"), "{text}");
@@ -739,6 +758,14 @@ mod tests {
         assert_eq!(files_read(&many).len(), MAX_FILES);
         assert_eq!(files_read(&many).last().unwrap(), "49");
         assert!(files_read(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_skill_is_in_use_whichever_process_has_loaded_it() {
+        let call = ToolCall::new("c", "p", SKILL_TOOL, json!({ "name": "release" }));
+        let asking = Message::Assistant(AssistantMessage::new("m", "", vec![call]));
+        let loaded = ["release", "deploy"].map(str::to_owned).to_vec();
+        assert_eq!(skills_in_use(&[Arc::new(asking)], loaded), ["deploy", "release"]);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Turn {
         match repetition {
             Repetition::SameCall(times) => format!(
                 "[You have made this call {times} times, always with this result. Do something else, \
-                 or say what is missing.]"
+                 say what is missing, or let a command sleep before you look again.]"
             ),
             Repetition::Stale(calls) => format!(
                 "[Your last {calls} calls have had only results that you had before. What does not fit \

@@ -281,7 +281,7 @@ fn answer_to_call(before: &[Arc<Message>], message: &Message, limit: u64) -> Opt
 
 /// Returns true if the user has rejected the call of this result.
 pub(in crate::turn) fn is_rejected(result: &ToolMessage) -> bool {
-    result.text.starts_with(&ToolRefusal::rejected().for_model)
+    !result.ok && result.text.starts_with(&ToolRefusal::rejected().for_model)
 }
 
 /// Quotes the texts up to this weight, and at least the first. Returns what is left of the weight.

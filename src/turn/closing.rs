@@ -77,15 +77,21 @@ impl Turn {
     /// The words, at most once in a session, about commands that would end with it. A command whose output the model
     /// has asked for is left out: it knows that this one still runs.
     fn running_words(&self) -> ClosingWords {
-        // The last answer of a helper is its result.
-        let is_last = self.conversation.work.one_turn && !self.is_helper();
+        let is_last = self.conversation.work.one_turn || self.is_helper();
         let may_ask = self.steering.is_empty() && self.budget.has_request();
         let names = self.conversation.env.jobs.neglected().join(", ");
         let is_needed = is_last && may_ask && !names.is_empty();
         if !is_needed || !self.conversation.told.is_news(RUNNING, 0) {
             return ClosingWords::default();
         }
-        let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
+        // The last answer of a helper is its result.
+        let end = if self.is_helper() {
+            "Then give your whole answer: nothing else is read."
+        } else {
+            "Do not repeat your summary."
+        };
+        let advice = include_str!("closing/running.md").trim_end();
+        let request = format!("Still running: {names}\n{advice} {end}\n");
         let notice = format!("{names} would end now: the model is asked once whether to wait.");
         ClosingWords { notice: Some(notice), request: Some(request) }
     }

@@ -428,7 +428,8 @@ const MIN_GAIN: u64 = 20_000;
 /// A result that is not longer than this stays.
 const SHORT_RESULT: usize = 400;
 /// The text that the model reads in place of a result.
-const STUB: &str = "[This result was left out to save room. Make the call again if you need it.]";
+const STUB: &str = "[This result was left out to save room. Make the call again if you need it, unless it \
+                    changes something.]";
 /// The tools whose results stay: instructions, the work of helpers, and what the user has answered.
 const KEPT_TOOLS: [&str; 4] = [SKILL_TOOL, AGENT_TOOL, QUESTION_TOOL, PLAN_TOOL];
 /// The start of the news of a helper in the background, which come once, with any result.
@@ -647,6 +648,8 @@ mod tests {
         messages.push(prompt());
         assert!(make_room(&mut messages));
         assert_eq!(lengths(&messages), [8_000, 1_000, with_news, 0, 300_000]);
+        let Message::Tool(left_out) = messages[7].as_ref() else { panic!("no result") };
+        assert!(left_out.text.contains("unless it changes something"), "{}", left_out.text);
     }
 
     #[test]

@@ -80,18 +80,11 @@ impl Turn {
         let is_last = self.conversation.work.one_turn || self.is_helper();
         let may_ask = self.steering.is_empty() && self.budget.has_request();
         let names = self.conversation.env.jobs.neglected().join(", ");
-        let is_needed = is_last && may_ask && !names.is_empty();
-        if !is_needed || !self.conversation.told.is_news(RUNNING, 0) {
+        let told = &self.conversation.told;
+        if names.is_empty() || !is_last || !may_ask || !told.is_news(RUNNING, 0) {
             return ClosingWords::default();
         }
-        // The last answer of a helper is its result.
-        let end = if self.is_helper() {
-            "Then give your whole answer: nothing else is read."
-        } else {
-            "Do not repeat your summary."
-        };
-        let advice = include_str!("closing/running.md").trim_end();
-        let request = format!("Still running: {names}\n{advice} {end}\n");
+        let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
         let notice = format!("{names} would end now: the model is asked once whether to wait.");
         ClosingWords { notice: Some(notice), request: Some(request) }
     }

@@ -397,8 +397,7 @@ pub(crate) async fn stored_goal(conversation: &Conversation) -> Result<GoalState
 
 /// Tells the model of a goal that nobody works on now.
 pub(crate) fn paused_line(state: &GoalState) -> String {
-    let words = text::clip(text::one_line(&state.text), MAX_EXCERPT_CHARS);
-    let line = escape_hidden_line(&words);
+    let line = escape_hidden_line(&text::clip(text::one_line(&state.text), MAX_EXCERPT_CHARS));
     format!("The work on a goal has stopped; go on with it only if the user says so: {line}\n")
 }
 

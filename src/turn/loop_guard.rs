@@ -51,17 +51,16 @@ impl Turn {
         let answer = self.history.messages.last().cloned()?;
         let calls = &answer.as_assistant()?.calls;
         let changes = self.conversation.env.shared.checkpoint.change_count();
-        let ran_changes = self.loops.note_changes(changes);
+        let ran_changes = std::mem::replace(&mut self.loops.known_changes, changes) != changes;
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
-            let may_matter = !result.ok || self.loops.has_failures();
             let ended = EndedCall {
                 tool: &call.name,
                 arguments: &call.arguments,
                 ok: result.ok,
                 result: &result.text,
-                edited: may_matter.then(|| self.edited_path(call)).flatten(),
+                edited: self.edited_path(call),
                 is_waiting: tools::is_waiting(&self.conversation.env, call),
                 has_changed: ran_changes || result.ok && self.is_edit(&call.name),
             };
@@ -298,11 +297,6 @@ impl LoopDetector {
         LoopDetector { known_changes, ..LoopDetector::default() }
     }
 
-    /// Takes note of the number of changes of files by now. Returns true if there are new ones.
-    fn note_changes(&mut self, changes: u64) -> bool {
-        std::mem::replace(&mut self.known_changes, changes) != changes
-    }
-
     /// Begins a new answer, to which the calls that are added next belong. `all_invalid` means that none of
     /// them can run, because the tool is unknown or the arguments are invalid.
     fn begin_answer(&mut self, all_invalid: bool) -> Option<LoopFinding> {
@@ -320,11 +314,6 @@ impl LoopDetector {
     pub(super) fn reset(&mut self) {
         let hints = std::mem::take(&mut self.hints);
         *self = LoopDetector { hints, ..LoopDetector::new(self.known_changes) };
-    }
-
-    /// True if an edit has failed, so that a success counts as well.
-    fn has_failures(&self) -> bool {
-        !self.failures.is_empty()
     }
 
     /// Adds a call, and says what follows if it is part of a repetition.

@@ -896,7 +896,7 @@ fn a_helper_is_told_once_of_a_command_that_would_end_with_its_answer() {
     let result = cards::turn(&mut agent);
     assert!(result.ends_with("They are not needed."), "{result}");
     let told = requests_about(&agent, "Still running: h")[0]["messages"].to_string();
-    assert!(told.contains("give your whole answer"), "{told}");
+    assert!(told.contains("if you are a helper, give your whole answer"), "{told}");
 }
 
 #[test]

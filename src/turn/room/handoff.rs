@@ -6,8 +6,6 @@ use std::collections::HashSet;
 use std::slice;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::budget::HandoffLimits;
 use crate::tools::shown_form;
 use crate::turn::Conversation;
@@ -37,10 +35,6 @@ const FACTS_HEAD: &str = "State at this point:\n";
 /// Takes the place of the summary if there is none.
 const NO_SUMMARY: &str = "The older part of the conversation was left out to make room. Read files again \
                           where you need them.\n";
-/// Takes the place of a picture or recording of the user's.
-const PICTURE_LEFT_OUT: &str = "[picture left out to save room]";
-const PDF_LEFT_OUT: &str = "[PDF left out to save room]";
-const RECORDING_LEFT_OUT: &str = "[recording left out to save room]";
 /// Takes the place of the user's messages that are left out.
 const OMITTED_MESSAGES_NOTE: &str = "Other messages of the user are left out here.";
 /// The start of the line of facts with the files that were read.
@@ -174,20 +168,20 @@ fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
                 media = left;
                 part.clone()
             }
-            None => PromptPart::Text(note.to_owned()),
+            None => PromptPart::Text(note),
         }
     });
     kept.collect()
 }
 
 /// The text that takes the place of a picture or recording.
-fn left_out_note(part: &PromptPart) -> Option<&'static str> {
-    match part {
-        PromptPart::Image(media) if media.is_pdf() => Some(PDF_LEFT_OUT),
-        PromptPart::Image(_) => Some(PICTURE_LEFT_OUT),
-        PromptPart::Audio(_) => Some(RECORDING_LEFT_OUT),
-        _ => None,
-    }
+fn left_out_note(part: &PromptPart) -> Option<String> {
+    let kind = match part {
+        PromptPart::Image(media) => media.kind(),
+        PromptPart::Audio(_) => "recording",
+        _ => return None,
+    };
+    Some(format!("[{kind} left out to save room]"))
 }
 
 /// The summary in a replacement, if it has one.
@@ -268,9 +262,7 @@ fn answer_to_call(before: &[Arc<Message>], message: &Message, limit: u64) -> Opt
     let first_line = text::first_line(&result.text);
     let (answer, subject) = match result.name.as_str() {
         PLAN_TOOL if result.ok => (first_line, shown("plan")?),
-        QUESTION_TOOL if result.ok => {
-            (result.text.as_str(), format!("The question was: {}", shown("question")?))
-        }
+        QUESTION_TOOL if result.ok => (result.text.as_str(), shown("question")?),
         name if is_rejected(result) => {
             (first_line, text::clip_middle(&format!("{name} {arguments}"), MAX_ERROR_BYTES))
         }
@@ -291,7 +283,7 @@ fn quotes<'a>(texts: impl Iterator<Item = &'a String>, mut left: u64) -> (Vec<St
         if !quotes.is_empty() && quote_weight(text) > left {
             break;
         }
-        quotes.push(quote(text, left));
+        quotes.push(format!("{USER_HEAD}{}", cut_to_weight(text, left)));
         left = left.saturating_sub(quote_weight(text));
     }
     (quotes, left)
@@ -299,10 +291,6 @@ fn quotes<'a>(texts: impl Iterator<Item = &'a String>, mut left: u64) -> (Vec<St
 
 fn quote_weight(text: &str) -> u64 {
     text_weight(text) + USER_HEAD.len() as u64
-}
-
-fn quote(text: &str, limit: u64) -> String {
-    format!("{USER_HEAD}{}", cut_to_weight(text, limit))
 }
 
 /// Returns the words of the user that an earlier replacement quotes, and those in this message.
@@ -315,7 +303,7 @@ fn user_words_in(message: &Message) -> (Vec<String>, Option<String>) {
             PromptPart::Context(_) => {}
             PromptPart::Resource { uri, .. } => said.push_str(&format!("[attached: {uri}]")),
             part => match left_out_note(part) {
-                Some(note) => said.push_str(note),
+                Some(note) => said.push_str(&note),
                 None => render_part(part, &mut said),
             },
         }
@@ -366,7 +354,7 @@ pub(super) async fn gather_facts(
     }
     let helpers = env.helpers.in_background();
     list("Helpers at work in the background, whose answers you get: ", &helpers, &mut text);
-    let skills = skills_in_use(old, env.skills.loaded_names());
+    let skills = named_by_calls(old, SKILL_TOOL, ["name", "skill"]);
     list("Skills in use; load them again: ", &skills, &mut text);
     for error in open_errors(old, kept) {
         let words = text::clip_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
@@ -432,37 +420,28 @@ fn list(start: &str, items: &[String], text: &mut String) {
 /// The files that the model has read, the newest last. Files from an earlier compaction come first.
 fn files_read(old: &[Arc<Message>]) -> Vec<String> {
     let earlier = old.first().and_then(|message| files_read_before(message)).unwrap_or_default();
+    let new = named_by_calls(old, READ_TOOL, ["path", "paths"]);
     let mut files: Vec<String> = earlier.split(", ").map(str::to_owned).collect();
-    for path in named_by_calls(old, READ_TOOL, ["path", "paths"]) {
-        files.retain(|known| *known != path);
-        files.push(path);
-    }
-    files.retain(|file| !file.is_empty());
+    files.retain(|file| !file.is_empty() && !new.contains(file));
+    files.extend(new);
     files.split_off(files.len().saturating_sub(MAX_FILES))
 }
 
-/// The names of these skills, and of those that the model has loaded before the session was opened again.
-fn skills_in_use(old: &[Arc<Message>], loaded: Vec<String>) -> Vec<String> {
-    let mut names = named_by_calls(old, SKILL_TOOL, ["name", "skill"]);
-    names.extend(loaded);
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// The texts in these arguments of the tool's calls, and in lists there.
+/// The texts in these arguments of the tool's calls, or in lists there: each once, the newest last.
 fn named_by_calls(old: &[Arc<Message>], tool: &str, arguments: [&str; 2]) -> Vec<String> {
+    let mut names = Vec::new();
     let answers = old.iter().filter_map(|message| message.as_assistant());
-    let calls = answers.flat_map(|answer| &answer.calls).filter(|call| call.name == tool);
-    let values = calls.flat_map(|call| match &call.arguments {
-        Arguments::Object(object) => arguments.map(|name| object.get(name)),
-        Arguments::Unusable { .. } => [None; 2],
-    });
-    let items = values.flatten().flat_map(|value| match value {
-        Value::Array(items) => items.as_slice(),
-        one => slice::from_ref(one),
-    });
-    items.filter_map(|item| item.as_str()).map(escape_hidden_line).collect()
+    for call in answers.flat_map(|answer| &answer.calls).filter(|call| call.name == tool) {
+        let Arguments::Object(object) = &call.arguments else { continue };
+        for value in arguments.iter().filter_map(|argument| object.get(*argument)) {
+            let several = value.as_array().map_or(slice::from_ref(value), Vec::as_slice);
+            for name in several.iter().filter_map(|one| one.as_str()).map(escape_hidden_line) {
+                names.retain(|known| *known != name);
+                names.push(name);
+            }
+        }
+    }
+    names
 }
 
 /// The prompts whose file changes the user has undone.
@@ -659,7 +638,7 @@ mod tests {
         for _ in 0..3 {
             let new = replacement(&messages, &limits(2_000), None, Some("So far."), "Mode: ask");
             let text = new.render();
-            for said in ["next\n(or v2)\nThe question was: Which branch?", pushed.as_str()] {
+            for said in ["next\n(or v2)\nWhich branch?", pushed.as_str()] {
                 assert!(text.contains(&format!("The user said earlier:\n{said}\n")), "{text}");
             }
             assert!(!text.contains("Why?") && !text.contains("git tag"), "{text}");
@@ -694,7 +673,7 @@ mod tests {
             let new = replacement(&messages, &limits, Some(at), Some("So far."), "Mode: ask");
             let own: Vec<_> =
                 new.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_))).collect();
-            let left_out = PromptPart::Text(PICTURE_LEFT_OUT.to_owned());
+            let left_out = PromptPart::Text("[image left out to save room]".to_owned());
             assert_eq!(own, [&open.parts[0], &open.parts[1], &left_out]);
             let text = new.render();
             assert!(text.contains("The user said earlier:\nNever touch b.txt."), "{text}");
@@ -764,8 +743,8 @@ mod tests {
     fn a_skill_is_in_use_whichever_process_has_loaded_it() {
         let call = ToolCall::new("c", "p", SKILL_TOOL, json!({ "name": "release" }));
         let asking = Message::Assistant(AssistantMessage::new("m", "", vec![call]));
-        let loaded = ["release", "deploy"].map(str::to_owned).to_vec();
-        assert_eq!(skills_in_use(&[Arc::new(asking)], loaded), ["deploy", "release"]);
+        let old = [Arc::new(asking)];
+        assert_eq!(named_by_calls(&old, SKILL_TOOL, ["name", "skill"]), ["release"]);
     }
 
     #[test]

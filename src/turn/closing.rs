@@ -80,8 +80,7 @@ impl Turn {
         let is_last = self.conversation.work.one_turn || self.is_helper();
         let may_ask = self.steering.is_empty() && self.budget.has_request();
         let names = self.conversation.env.jobs.neglected().join(", ");
-        let told = &self.conversation.told;
-        if names.is_empty() || !is_last || !may_ask || !told.is_news(RUNNING, 0) {
+        if names.is_empty() || !is_last || !may_ask || !self.conversation.told.is_news(RUNNING, 0) {
             return ClosingWords::default();
         }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
@@ -213,8 +212,7 @@ impl Turn {
                 ),
             ),
         };
-        let request = super::redacted(&context);
-        ClosingWords { notice: Some(notice.to_owned()), request: Some(request) }
+        ClosingWords { notice: Some(notice.to_owned()), request: Some(super::redacted(&context)) }
     }
 
     /// The words with which the model is asked for a proof.

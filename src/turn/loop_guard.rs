@@ -5,6 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::checks::edits_files;
 use super::hints::Hints;
 use super::{Turn, TurnStep, redacted, stopped_note};
 use crate::tools;
@@ -55,14 +56,19 @@ impl Turn {
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
+            let kind = self.conversation.tools.find(&call.name).ok().and_then(|tool| tool.kind());
+            let edited = match &call.arguments {
+                Arguments::Object(args) if kind == Some(ToolKind::Edit) => tools::edited_path(args),
+                _ => None,
+            };
             let ended = EndedCall {
                 tool: &call.name,
                 arguments: &call.arguments,
                 ok: result.ok,
                 result: &result.text,
-                edited: self.edited_path(call),
+                edited,
                 is_waiting: tools::is_waiting(&self.conversation.env, call),
-                has_changed: ran_changes || result.ok && self.is_edit(&call.name),
+                has_changed: ran_changes || result.ok && edits_files(kind),
             };
             let Some(finding) = self.loops.add(&ended).or(found.take()) else { continue };
             self.checks.ledger.counts.loops += 1;
@@ -83,13 +89,6 @@ impl Turn {
     pub(super) fn append_note(&self, result: &mut ToolMessage, note: &str) {
         result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
         self.conversation.log().replace_result(&result.call, result.text.clone());
-    }
-
-    /// The file that a call was to edit.
-    fn edited_path<'a>(&self, call: &'a ToolCall) -> Option<&'a str> {
-        let Arguments::Object(arguments) = &call.arguments else { return None };
-        let view = self.conversation.tools.find(&call.name).ok()?.pending_view()?;
-        tools::edited_path(arguments).filter(|_| view.kind == ToolKind::Edit)
     }
 
     async fn reminder(&self, repetition: Repetition, call: &ToolCall) -> String {

@@ -884,7 +884,7 @@ fn a_helper_ends_after_the_requests_that_its_file_allows() {
 #[test]
 #[cfg_attr(windows, ignore = "the command is one of Unix")]
 fn a_helper_is_told_once_of_a_command_that_would_end_with_its_answer() {
-    let tests = json!({ "command": "sleep 658", "background": true });
+    let tests = json!({ "command": "sleep 659", "background": true });
     let replies = json!([
         [agent_call("general", "the task")],
         says("Done."),

@@ -554,7 +554,7 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
         PromptPart::Text(content) => text.push_str(content),
         PromptPart::Context(context) => {
             let inner = context.trim_end().replace("</context", "< /context");
-            text.push_str(&format!("\n\n<context>\n{inner}\n</context>"));
+            text.push_str(&["\n\n<context>\n", inner.as_str(), "\n</context>"].concat());
         }
         PromptPart::Skill(name) => text.push_str(&format!("/{name} ")),
         PromptPart::Image(media) => text.push_str(&omitted_media_note(media.kind(), &media.mime)),

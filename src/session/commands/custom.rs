@@ -138,7 +138,7 @@ pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
 impl CommandText {
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
-        let text = match self {
+        Some(match self {
             CommandText::BuiltIn(text) => {
                 let args = if args.is_empty() {
                     String::new()
@@ -161,8 +161,7 @@ impl CommandText {
             CommandText::Skills(skills) => {
                 skills.iter().map(|skill| skill_text(skill, args, env)).collect()
             }
-        };
-        Some(text)
+        })
     }
 }
 

@@ -460,8 +460,7 @@ fn open_errors<'a>(old: &'a [Arc<Message>], kept: &'a [Arc<Message>]) -> Vec<&'a
     // A result that comes after counts instead of those of the same tool before.
     let later = kept.iter().filter_map(|message| message.as_tool());
     let mut known: HashSet<_> = later.map(|result| &result.name).collect();
-    let open = newest.filter(|result| known.insert(&result.name) && !result.ok);
-    open.filter(|result| !is_rejected(result)).collect()
+    newest.filter(|one| known.insert(&one.name) && !one.ok && !is_rejected(one)).collect()
 }
 
 #[cfg(test)]

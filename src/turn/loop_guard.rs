@@ -5,6 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::checks::edits_files;
 use super::hints::Hints;
 use super::{Turn, TurnStep, redacted, stopped_note};
 use crate::tools;
@@ -51,19 +52,23 @@ impl Turn {
         let answer = self.history.messages.last().cloned()?;
         let calls = &answer.as_assistant()?.calls;
         let changes = self.conversation.env.shared.checkpoint.change_count();
-        let ran_changes = self.loops.note_changes(changes);
+        let ran_changes = std::mem::replace(&mut self.loops.known_changes, changes) != changes;
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
-            let may_matter = !result.ok || self.loops.has_failures();
+            let kind = self.conversation.tools.find(&call.name).ok().and_then(|tool| tool.kind());
+            let edited = match &call.arguments {
+                Arguments::Object(args) if kind == Some(ToolKind::Edit) => tools::edited_path(args),
+                _ => None,
+            };
             let ended = EndedCall {
                 tool: &call.name,
                 arguments: &call.arguments,
                 ok: result.ok,
                 result: &result.text,
-                edited: may_matter.then(|| self.edited_path(call)).flatten(),
+                edited,
                 is_waiting: tools::is_waiting(&self.conversation.env, call),
-                has_changed: ran_changes || result.ok && self.is_edit(&call.name),
+                has_changed: ran_changes || result.ok && edits_files(kind),
             };
             let Some(finding) = self.loops.add(&ended).or(found.take()) else { continue };
             self.checks.ledger.counts.loops += 1;
@@ -86,18 +91,11 @@ impl Turn {
         self.conversation.log().replace_result(&result.call, result.text.clone());
     }
 
-    /// The file that a call was to edit.
-    fn edited_path<'a>(&self, call: &'a ToolCall) -> Option<&'a str> {
-        let Arguments::Object(arguments) = &call.arguments else { return None };
-        let view = self.conversation.tools.find(&call.name).ok()?.pending_view()?;
-        tools::edited_path(arguments).filter(|_| view.kind == ToolKind::Edit)
-    }
-
     async fn reminder(&self, repetition: Repetition, call: &ToolCall) -> String {
         match repetition {
             Repetition::SameCall(times) => format!(
                 "[You have made this call {times} times, always with this result. Do something else, \
-                 or say what is missing.]"
+                 say what is missing, or let a command sleep before you look again.]"
             ),
             Repetition::Stale(calls) => format!(
                 "[Your last {calls} calls have had only results that you had before. What does not fit \
@@ -298,11 +296,6 @@ impl LoopDetector {
         LoopDetector { known_changes, ..LoopDetector::default() }
     }
 
-    /// Takes note of the number of changes of files by now. Returns true if there are new ones.
-    fn note_changes(&mut self, changes: u64) -> bool {
-        std::mem::replace(&mut self.known_changes, changes) != changes
-    }
-
     /// Begins a new answer, to which the calls that are added next belong. `all_invalid` means that none of
     /// them can run, because the tool is unknown or the arguments are invalid.
     fn begin_answer(&mut self, all_invalid: bool) -> Option<LoopFinding> {
@@ -320,11 +313,6 @@ impl LoopDetector {
     pub(super) fn reset(&mut self) {
         let hints = std::mem::take(&mut self.hints);
         *self = LoopDetector { hints, ..LoopDetector::new(self.known_changes) };
-    }
-
-    /// True if an edit has failed, so that a success counts as well.
-    fn has_failures(&self) -> bool {
-        !self.failures.is_empty()
     }
 
     /// Adds a call, and says what follows if it is part of a repetition.

@@ -30,6 +30,7 @@ fn the_third_equal_result_has_a_word_for_the_model_which_stays_after_a_load() {
     let check = |results: &[String]| {
         let told: Vec<_> = results.iter().map(|it| it.contains("made this call 3 times")).collect();
         assert_eq!(told, [false, false, true, false], "{results:?}");
+        assert!(results[2].contains("let a command sleep before you look again"), "{results:?}");
     };
     check(&cards::results(&agent, 4));
     let shown = cards::card_text(&cards::card(&agent, 2));

@@ -13,7 +13,7 @@ use crate::tools::{SharedValue, ToolEnv};
 use crate::turn::{self, COMMAND_HEAD};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::{UserMessage, within_context};
+use turnwright_types::message::UserMessage;
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
@@ -138,7 +138,7 @@ pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
 impl CommandText {
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
-        let text = match self {
+        Some(match self {
             CommandText::BuiltIn(text) => {
                 let args = if args.is_empty() {
                     String::new()
@@ -161,8 +161,7 @@ impl CommandText {
             CommandText::Skills(skills) => {
                 skills.iter().map(|skill| skill_text(skill, args, env)).collect()
             }
-        };
-        Some(within_context(&text))
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use turnwright_policy::permission::DeniedPaths;
 use turnwright_recording::outside::AnswerKind;
 use turnwright_types::effect::{Effect, escape_hidden_line, fenced};
 use turnwright_types::look_alike::without_smuggled_text;
-use turnwright_types::message::{Message, PromptPart, within_context};
+use turnwright_types::message::{Message, PromptPart};
 use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::git_repository::is_repository_root;
@@ -185,7 +185,7 @@ fn read_project_context(
         let when = "load one with `skill` when the work is what it is for";
         text.push_str(&format!("\nSkills ({when}):\n{catalogue}"));
     }
-    let text = within_context(text.trim_start());
+    let text = text.trim_start();
     let context = if unreadable.is_empty() && cut.is_empty() {
         text.into()
     } else {

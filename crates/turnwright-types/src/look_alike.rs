@@ -15,7 +15,7 @@ pub enum Resemblance {
     Composition,
     /// They differ only in the kinds of their blanks, and in characters that nobody sees.
     Blanks,
-    /// They have compatible characters, such as `（` and `(`.
+    /// They have compatible characters, such as `（` and `(`, or other quotes and dashes, such as `’` and `'`.
     Form,
 }
 
@@ -68,7 +68,31 @@ pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
     if one == other {
         return Some(Resemblance::Blanks);
     }
-    (compatible(&one) == compatible(&other)).then_some(Resemblance::Form)
+    (typed(&compatible(&one)) == typed(&compatible(&other))).then_some(Resemblance::Form)
+}
+
+/// Returns a text with the characters of a keyboard in place of typographic quotes, dashes and blanks.
+pub fn typed(text: &str) -> String {
+    let mut typed = String::with_capacity(text.len());
+    for char in text.chars() {
+        match ascii_form(char) {
+            Some(ascii_form) => typed.push_str(ascii_form),
+            None => typed.push(char),
+        }
+    }
+    typed
+}
+
+/// The ASCII form of a typographic character.
+fn ascii_form(char: char) -> Option<&'static str> {
+    Some(match char {
+        '\u{2018}'..='\u{201b}' | '\u{2032}' => "'",
+        '\u{201c}'..='\u{201f}' | '\u{2033}' => "\"",
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => "-",
+        '\u{2026}' => "...",
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => " ",
+        _ => return None,
+    })
 }
 
 /// Writes the characters beyond ASCII as `\u{…}`, so that names that look the same can be told apart.
@@ -183,6 +207,9 @@ mod tests {
             ("ﬁle", "file", Some(Form)),
             ("می\u{200c}خواهم", "میخواهم", Some(Blanks)),
             ("x²", "x2", Some(Form)),
+            ("d'e\u{301}cran à 1.png", "d’écran\u{a0}à 1.png", Some(Form)),
+            ("non\u{2011}breaking.md", "non-breaking.md", Some(Form)),
+            ("“a” – b", "\"a\" - b", Some(Form)),
             ("a", "a", None),
             ("a", "A", None),
             ("ä", "a", None),

@@ -10,6 +10,7 @@ use crate::session::open::restore::{HistoryBuilder, add_entry};
 use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, read};
 use turnwright_types::effect::fenced;
+use turnwright_types::look_alike::compatible;
 use turnwright_types::message::{History, StopReason};
 use turnwright_undo::{
     ChangeScope, DiffLimits, UndoContext, UndoHistory, UndoRequest, one_line_excerpt, turn_changes,
@@ -30,7 +31,7 @@ pub(super) fn undo(session: &mut SessionActor, call: CommandCall) -> PromptWork 
 async fn undo_turns(task: &CommandTask) -> Result<String, StoreError> {
     let count = match task.arguments.as_str() {
         "" => Some(1),
-        words => words.parse().ok().filter(|count| *count > 0),
+        words => compatible(words).parse().ok().filter(|count| *count > 0),
     };
     match count {
         Some(count) => task.revert(UndoRequest::Undo(count)).await,
@@ -89,7 +90,7 @@ async fn rewind_to(task: &mut CommandTask) -> Result<String, StoreError> {
     let word = words.next();
     let rest = words.next();
     let Some(word) = word else { return Ok(prompt_list(&prompts)) };
-    let count = word.parse::<usize>().ok().filter(|count| *count > 0);
+    let count = compatible(word).parse::<usize>().ok().filter(|count| *count > 0);
     let has_files = rest == Some("files");
     let index = count.and_then(|count| prompts.len().checked_sub(count));
     let prompt = index.and_then(|index| prompts.get(index));

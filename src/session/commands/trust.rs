@@ -16,6 +16,7 @@ use turnwright_config::trust::Fingerprint;
 use turnwright_hooks::HookSet;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::look_alike::compatible;
 
 /// The largest file that can be trusted, in bytes. Nobody would read more.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
@@ -69,6 +70,7 @@ impl TrustCommand {
     }
 
     fn trust(&self, code: &str) -> String {
+        let code = compatible(code);
         let again = "Nothing was trusted. Run `/trust` to review the files.";
         let shown = self.shown.set(Vec::new());
         let files: Vec<_> = self.resolve().project_files.into_iter().filter(can_be_shown).collect();

@@ -284,13 +284,12 @@ async fn read(args: &Memory, ctx: &ToolCtx) -> ToolAnswer {
         let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         return Err(format!("There is no note {}. There are: {names}.", args.name()).into());
     };
-    let date = note.modified.map(local_day);
     let cut = if note.is_complete { "" } else { "\n[cut: the file is longer]" };
     Ok(text_outcome(format!(
         "Note {}/{} of {}. The user's words count more.\n\n{}{cut}",
         scope.id(),
         args.name(),
-        date.unwrap_or_default(),
+        note.modified.map(local_day).unwrap_or_default(),
         note.text
     )))
 }

@@ -50,9 +50,8 @@ pub fn plain_blanks(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
-    let chars = text.chars().filter(|char| !is_invisible(*char));
-    let plain = chars.map(|char| if char.is_whitespace() { ' ' } else { char });
-    Cow::Owned(composed(&plain.collect::<String>()).into_owned())
+    let plain = text.replace(is_invisible, "").replace(char::is_whitespace, " ");
+    Cow::Owned(composed(&plain).into_owned())
 }
 
 /// Returns how two names resemble each other; `None` if they are equal or do not look alike.
@@ -63,8 +62,7 @@ pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
     if composed(one) == composed(other) {
         return Some(Resemblance::Composition);
     }
-    let one = plain_blanks(one);
-    let other = plain_blanks(other);
+    let [one, other] = [one, other].map(plain_blanks);
     if one == other {
         return Some(Resemblance::Blanks);
     }
@@ -75,24 +73,18 @@ pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
 pub fn typed(text: &str) -> String {
     let mut typed = String::with_capacity(text.len());
     for char in text.chars() {
-        match ascii_form(char) {
-            Some(ascii_form) => typed.push_str(ascii_form),
-            None => typed.push(char),
+        match char {
+            '\u{2018}'..='\u{201b}' | '\u{2032}' => typed.push('\''),
+            '\u{201c}'..='\u{201f}' | '\u{2033}' => typed.push('"'),
+            '\u{2010}'..='\u{2015}' | '\u{2212}' => typed.push('-'),
+            '\u{2026}' => typed.push_str("..."),
+            '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => {
+                typed.push(' ');
+            }
+            _ => typed.push(char),
         }
     }
     typed
-}
-
-/// The ASCII form of a typographic character.
-fn ascii_form(char: char) -> Option<&'static str> {
-    Some(match char {
-        '\u{2018}'..='\u{201b}' | '\u{2032}' => "'",
-        '\u{201c}'..='\u{201f}' | '\u{2033}' => "\"",
-        '\u{2010}'..='\u{2015}' | '\u{2212}' => "-",
-        '\u{2026}' => "...",
-        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => " ",
-        _ => return None,
-    })
 }
 
 /// Writes the characters beyond ASCII as `\u{…}`, so that names that look the same can be told apart.

@@ -29,17 +29,13 @@ pub(super) fn undo(session: &mut SessionActor, call: CommandCall) -> PromptWork 
 }
 
 async fn undo_turns(task: &CommandTask) -> Result<String, StoreError> {
-    let count = match task.arguments.as_str() {
-        "" => Some(1),
-        words => compatible(words).parse().ok().filter(|count| *count > 0),
+    let words = compatible(&task.arguments);
+    let wanted: Option<usize> = if words.is_empty() { Some(1) } else { words.parse().ok() };
+    let Some(count @ 1..) = wanted else {
+        let usage = "Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns.";
+        return Ok(usage.to_owned());
     };
-    match count {
-        Some(count) => task.revert(UndoRequest::Undo(count)).await,
-        None => {
-            Ok("Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns."
-                .to_owned())
-        }
-    }
+    task.revert(UndoRequest::Undo(count)).await
 }
 
 pub(super) fn redo(session: &mut SessionActor, call: CommandCall) -> PromptWork {

@@ -130,8 +130,8 @@ fn list(found: &[SessionRow]) -> String {
 }
 
 fn choose<'a>(found: &'a [SessionRow], wanted: &str) -> Option<&'a SessionRow> {
-    let by_number =
-        compatible(wanted).parse::<usize>().ok().and_then(|number| found.get(number.checked_sub(1)?));
+    let number = compatible(wanted).parse::<usize>().ok();
+    let by_number = number.and_then(|number| found.get(number.checked_sub(1)?));
     by_number.or_else(|| found.iter().find(|session| session.id.as_str() == wanted))
 }
 

@@ -70,7 +70,6 @@ impl TrustCommand {
     }
 
     fn trust(&self, code: &str) -> String {
-        let code = compatible(code);
         let again = "Nothing was trusted. Run `/trust` to review the files.";
         let shown = self.shown.set(Vec::new());
         let files: Vec<_> = self.resolve().project_files.into_iter().filter(can_be_shown).collect();
@@ -79,6 +78,7 @@ impl TrustCommand {
         }
         let is_shown = |file: &ProjectFile| shown.contains(&print_of(file));
         let mut shown_files = files.iter().filter(|file| is_shown(file));
+        let code = compatible(code);
         let Some(file) =
             shown_files.find(|file| code.eq_ignore_ascii_case(print_of(file).short_code()))
         else {

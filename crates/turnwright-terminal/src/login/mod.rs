@@ -21,7 +21,6 @@ use turnwright_types::text::counted;
 
 pub use self::search::login_search;
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
-use crate::prompt::plain_answer;
 use crate::{CliError, CliResult, block_on, prompt};
 
 /// Asks for a provider, its key and a model, and stores them. Exits with 0 only if they were stored, because
@@ -355,7 +354,7 @@ const MAX_SHOWN_NAME: usize = 16;
 /// Finds the one of `names` that an answer means: the number of one of the first `shown`, the name, or the
 /// beginning of only one name.
 fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
-    let answer = plain_answer(answer);
+    let answer = prompt::plain_answer(answer);
     let number = answer.parse::<usize>().ok();
     if number.is_some() || answer.is_empty() {
         let index = number.filter(|number| (1..=shown).contains(number)).map(|number| number - 1);
@@ -401,7 +400,7 @@ fn choose_model(
         return Err("That looks like a key, and not like the name of a model".to_owned());
     }
     let shown = models.len().min(MAX_SHOWN);
-    match plain_answer(answer).parse::<usize>() {
+    match prompt::plain_answer(answer).parse::<usize>() {
         Ok(number) if (1..=shown).contains(&number) => Ok(Some(models[number - 1].clone())),
         Ok(_) if shown > 0 => Err(format!("Enter a number from 1 to {shown}, or a name")),
         _ => Ok(Some(answer.to_owned())),

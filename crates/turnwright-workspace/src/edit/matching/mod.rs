@@ -284,21 +284,20 @@ fn fold(text: &str, kind: &MatchKind) -> String {
     let mut rest = text;
     while !rest.is_empty() {
         let (cluster, after) = rest.split_at(first_cluster(rest).len());
-        fold_cluster(cluster, kind, &mut folded);
+        folded.push_str(&fold_cluster(cluster, kind));
         rest = after;
     }
     folded
 }
 
 /// Folds a character with the marks that belong to it.
-fn fold_cluster(cluster: &str, kind: &MatchKind, folded: &mut String) {
-    let chars = match kind {
-        _ if cluster.is_ascii() => return folded.push_str(cluster),
-        MatchKind::Composition => return folded.push_str(&composed(cluster)),
-        MatchKind::Form => Cow::Owned(compatible(cluster).replace(is_invisible, "")),
-        _ => Cow::Borrowed(cluster),
-    };
-    folded.push_str(&typed(&chars));
+fn fold_cluster<'c>(cluster: &'c str, kind: &MatchKind) -> Cow<'c, str> {
+    match kind {
+        _ if cluster.is_ascii() => Cow::Borrowed(cluster),
+        MatchKind::Composition => composed(cluster),
+        MatchKind::Form => Cow::Owned(typed(&compatible(cluster).replace(is_invisible, ""))),
+        _ => Cow::Owned(typed(cluster)),
+    }
 }
 
 fn match_ignoring_typography<'a>(text: &str, query: &MatchQuery<'a>) -> MatchAttempt<'a> {
@@ -391,12 +390,9 @@ impl<'t> FoldedCursor<'t> {
 
     /// The offset in the original text; `None` if it is inside of a character.
     fn original_offset(&mut self, folded: usize) -> Option<usize> {
-        let mut buffer = String::new();
         while self.folded < folded && self.at < self.text.len() {
             let cluster = first_cluster(&self.text[self.at..]);
-            buffer.clear();
-            fold_cluster(cluster, self.kind, &mut buffer);
-            self.folded += buffer.len();
+            self.folded += fold_cluster(cluster, self.kind).len();
             self.at += cluster.len();
         }
         (self.folded == folded).then_some(self.at)

@@ -35,7 +35,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     answer_from_files(session, call, move |arguments| match arguments {
         "" => command.show(),
         "forget" => command.forget(),
-        code => command.trust(code),
+        code => command.trust(&compatible(code)),
     })
 }
 
@@ -78,7 +78,6 @@ impl TrustCommand {
         }
         let is_shown = |file: &ProjectFile| shown.contains(&print_of(file));
         let mut shown_files = files.iter().filter(|file| is_shown(file));
-        let code = compatible(code);
         let Some(file) =
             shown_files.find(|file| code.eq_ignore_ascii_case(print_of(file).short_code()))
         else {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::agent_link::{list, string};
-use crate::prompt::plain_answer;
+use crate::prompt::{is_yes, plain_answer};
 use turnwright_types::client::IS_BOUNDED;
 
 /// Who answers questions.
@@ -64,10 +64,7 @@ pub(super) fn chosen(answer: &str, options: &[Value]) -> Option<(String, String)
     if let Some(found) = number.and_then(|index| options.get(index)) {
         return Some((string(&found["optionId"]), string(&found["name"])));
     }
-    match answer.as_str() {
-        "y" | "yes" => option(options, "allow_once"),
-        _ => option(options, "reject_once"),
-    }
+    option(options, if is_yes(&answer) { "allow_once" } else { "reject_once" })
 }
 
 /// True if an answer is neither a number nor yes or no, but words to the model.

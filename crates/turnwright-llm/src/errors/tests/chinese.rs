@@ -24,6 +24,7 @@ fn errors_of_gateways_in_chinese_are_recognised() {
         ("one-api", 401, r#"{"error":{"message":"该令牌额度已用尽","type":"one_api_error"}}"#),
         ("a relay", 429, r#"{"error":{"message":"今日额度已耗尽"}}"#),
         ("a relay", 403, r#"{"error":{"message":"账户已欠费，请充值"}}"#),
+        ("a relay", 403, r#"{"error":{"message":"账号欠费停服"}}"#),
     ];
     check(ErrorKind::Quota, &quota);
     let no_model = [
@@ -35,7 +36,14 @@ fn errors_of_gateways_in_chinese_are_recognised() {
         ("new-api", 403, r#"{"error":{"message":"该令牌无权访问模型 m","type":"new_api_error"}}"#),
     ];
     check(ErrorKind::ModelNotFound, &no_model);
-    check(ErrorKind::Auth, &[("one-api", 401, r#"{"error":{"message":"无效的令牌"}}"#)]);
-    let busy = r#"{"error":{"message":"当前分组上游负载已饱和，请稍后再试"}}"#;
-    check(ErrorKind::RateLimit, &[("new-api", 429, busy)]);
+    let auth = [
+        ("one-api", 401, r#"{"error":{"message":"无效的令牌"}}"#),
+        ("a relay", 401, r#"{"error":{"message":"密钥无效，请检查密钥及是否欠费"}}"#),
+    ];
+    check(ErrorKind::Auth, &auth);
+    let rate_limit = [
+        ("new-api", 429, r#"{"error":{"message":"当前分组上游负载已饱和，请稍后再试"}}"#),
+        ("a relay", 429, r#"{"error":{"message":"每分钟令牌额度不足，请稍后再试"}}"#),
+    ];
+    check(ErrorKind::RateLimit, &rate_limit);
 }

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::CliResult;
 #[cfg(unix)]
 use crate::block_on;
-use turnwright_types::look_alike::{compatible, composed};
+use turnwright_types::look_alike::narrow;
 
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
@@ -61,9 +61,9 @@ pub(crate) fn is_yes(answer: &str) -> bool {
     ["y", "yes"].contains(&plain_answer(answer).as_str())
 }
 
-/// Returns an answer in small letters. Those and digits are wide where an input method is on.
+/// Returns an answer in small and narrow letters: where an input method is on, those and digits are wide.
 pub(crate) fn plain_answer(answer: &str) -> String {
-    composed(&compatible(answer.trim())).to_lowercase()
+    narrow(answer.trim()).to_lowercase()
 }
 
 /// Reads a line, without the white space around it.

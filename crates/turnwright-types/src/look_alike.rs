@@ -66,25 +66,29 @@ pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
     if one == other {
         return Some(Resemblance::Blanks);
     }
-    (typed(&compatible(&one)) == typed(&compatible(&other))).then_some(Resemblance::Form)
+    let is_same = compatible(&one).chars().map(typed).eq(compatible(&other).chars().map(typed));
+    is_same.then_some(Resemblance::Form)
 }
 
-/// Returns a text with the characters of a keyboard in place of typographic quotes, dashes and blanks.
-pub fn typed(text: &str) -> String {
-    let mut typed = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '\u{2018}'..='\u{201b}' | '\u{2032}' => typed.push('\''),
-            '\u{201c}'..='\u{201f}' | '\u{2033}' => typed.push('"'),
-            '\u{2010}'..='\u{2015}' | '\u{2212}' => typed.push('-'),
-            '\u{2026}' => typed.push_str("..."),
-            '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => {
-                typed.push(' ');
-            }
-            _ => typed.push(char),
-        }
+/// Returns the character of a keyboard that stands for a typographic quote, dash or blank.
+pub fn typed(char: char) -> char {
+    match char {
+        '\u{2018}'..='\u{201b}' | '\u{2032}' => '\'',
+        '\u{201c}'..='\u{201f}' | '\u{2033}' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        _ => char,
     }
-    typed
+}
+
+/// Returns a text with ASCII characters in place of their full-width forms, which an input method writes. What else
+/// looks alike, such as `²`, has a key of its own and stays.
+pub fn narrow(text: &str) -> String {
+    let narrowed = text.chars().map(|char| match char {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(char) - 0xfee0).unwrap_or(char),
+        _ => char,
+    });
+    narrowed.collect()
 }
 
 /// Writes the characters beyond ASCII as `\u{…}`, so that names that look the same can be told apart.
@@ -169,6 +173,11 @@ mod tests {
         ] {
             assert_eq!(without_invisible(text), seen.unwrap_or(text), "{text}");
         }
+    }
+
+    #[test]
+    fn only_full_width_forms_are_narrowed() {
+        assert_eq!(narrow("！ｙＹ～　０.５²①ﬁ中y"), "!yY~　0.5²①ﬁ中y");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::session::open::restore::{HistoryBuilder, add_entry};
 use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, read};
 use turnwright_types::effect::fenced;
-use turnwright_types::look_alike::compatible;
+use turnwright_types::look_alike::narrow;
 use turnwright_types::message::{History, StopReason};
 use turnwright_undo::{
     ChangeScope, DiffLimits, UndoContext, UndoHistory, UndoRequest, one_line_excerpt, turn_changes,
@@ -29,7 +29,7 @@ pub(super) fn undo(session: &mut SessionActor, call: CommandCall) -> PromptWork 
 }
 
 async fn undo_turns(task: &CommandTask) -> Result<String, StoreError> {
-    let words = compatible(&task.arguments);
+    let words = narrow(&task.arguments);
     let wanted: Option<usize> = if words.is_empty() { Some(1) } else { words.parse().ok() };
     let Some(count @ 1..) = wanted else {
         let usage = "Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns.";
@@ -83,13 +83,11 @@ async fn rewind_to(task: &mut CommandTask) -> Result<String, StoreError> {
     });
     let (prompts, rewound) = found.await?;
     let mut words = task.arguments.split_whitespace();
-    let word = words.next();
+    let Some(word) = words.next() else { return Ok(prompt_list(&prompts)) };
     let rest = words.next();
-    let Some(word) = word else { return Ok(prompt_list(&prompts)) };
-    let count = compatible(word).parse::<usize>().ok().filter(|count| *count > 0);
+    let count = narrow(word).parse::<usize>().ok();
     let has_files = rest == Some("files");
-    let index = count.and_then(|count| prompts.len().checked_sub(count));
-    let prompt = index.and_then(|index| prompts.get(index));
+    let prompt = count.and_then(|count| prompts.get(prompts.len().checked_sub(count)?));
     let Some(prompt) = prompt.filter(|_| rest.is_none() || has_files) else {
         return Ok(format!("There is no such prompt. {}", prompt_list(&prompts)));
     };

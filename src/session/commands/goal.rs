@@ -9,7 +9,7 @@ use turnwright_config::parse_limit;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Entry, GoalState, GoalStatus};
 use turnwright_types::effect::fenced;
-use turnwright_types::look_alike::compatible;
+use turnwright_types::look_alike::narrow;
 use turnwright_types::message::StopReason;
 
 /// The most characters of a goal.
@@ -125,7 +125,7 @@ fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
         match flag {
             CHECK => goal.check = Some(unquoted(value).to_owned()),
             TURNS => {
-                let number: Option<u32> = compatible(value).parse().ok();
+                let number: Option<u32> = narrow(value).parse().ok();
                 let usable = number.filter(|count| (1..=MAX_TURNS).contains(count));
                 goal.max_slices = usable.ok_or(WRONG_TURNS)?;
             }
@@ -170,7 +170,7 @@ fn unquoted(command: &str) -> &str {
 
 /// Parses a limit such as `tokens=100000`. A session has limits of the same names.
 fn parse_budget(text: &str) -> Option<(String, f64)> {
-    let (name, amount) = parse_limit(&format!("session_{}", compatible(text))).ok()?;
+    let (name, amount) = parse_limit(&format!("session_{}", narrow(text))).ok()?;
     Some((name.strip_prefix("session_")?.to_owned(), amount))
 }
 

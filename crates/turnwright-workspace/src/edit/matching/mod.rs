@@ -291,12 +291,13 @@ fn fold(text: &str, kind: &MatchKind) -> String {
 }
 
 /// Folds a character with the marks that belong to it.
-fn fold_cluster<'c>(cluster: &'c str, kind: &MatchKind) -> Cow<'c, str> {
+fn fold_cluster<'c>(text: &'c str, kind: &MatchKind) -> Cow<'c, str> {
     match kind {
-        _ if cluster.is_ascii() => Cow::Borrowed(cluster),
-        MatchKind::Composition => composed(cluster),
-        MatchKind::Form => Cow::Owned(typed(&compatible(cluster).replace(is_invisible, ""))),
-        _ => Cow::Owned(typed(cluster)),
+        _ if text.is_ascii() => Cow::Borrowed(text),
+        MatchKind::Composition => composed(text),
+        MatchKind::Form => compatible(text).replace(is_invisible, "").chars().map(typed).collect(),
+        _ if text == "…" => Cow::Borrowed("..."),
+        _ => text.chars().map(typed).collect(),
     }
 }
 

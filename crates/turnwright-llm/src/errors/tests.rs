@@ -9,6 +9,7 @@ use serde_json::json;
 use super::error_body::{self, ErrorReport};
 use crate::ErrorKind;
 
+mod chinese;
 mod overflows;
 
 fn parse(body: &str, status: Option<u16>, header_delay: Option<Duration>) -> ErrorReport {

@@ -59,11 +59,11 @@ const ROWS: &[TableRow] = &[
     // OpenAI's reasoning models, wherever they are served under these names (C.4 #2).
     row(
         &[],
-        &["gpt-5", "o1", "o3", "o4-mini", "o3-mini", "o1-mini"],
+        &["gpt-5", "gpt-6", "o1", "o3", "o4-mini", "o3-mini", "o1-mini"],
         NONE.limit(OutputLimitField::MaxCompletionTokens).effort(EffortDialect::ReasoningEffort),
     ),
     // Trained to edit with patches.
-    row(&[], &["gpt-5", "codex"], NONE.patches(true)),
+    row(&[], &["gpt-5", "gpt-6", "codex"], NONE.patches(true)),
     row(&[], &["o1-mini", "o1-preview", "gpt-5-chat"], NONE.effort(EffortDialect::None)),
     row(&[], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
     // Their chat templates keep the reasoning between the calls of a turn (C.3 #14).
@@ -126,7 +126,7 @@ const ROWS: &[TableRow] = &[
     // C.2 #10.
     row(&[], &["claude"], NONE.ids(CallIdFormat::Safe)),
     // Hosts.
-    row(OPENAI, &["gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4-mini"], NONE.files(true)),
+    row(OPENAI, &["gpt-4o", "gpt-4.1", "gpt-5", "gpt-6", "o1", "o3", "o4-mini"], NONE.files(true)),
     row(OPENAI, &["gpt-4o-audio", "o1-mini", "o1-preview", "o3-mini"], NONE.files(false)),
     row(
         OPENAI,
@@ -331,6 +331,20 @@ mod tests {
             ("localhost", "gpt-4o", false),
         ] {
             assert_eq!(Quirks::lookup(host, model).files, files, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn gpt_6_is_asked_like_gpt_5() {
+        for (host, older, newer) in [
+            ("api.openai.com", "gpt-5.6-sol", "gpt-6-astra"),
+            ("x.openai.azure.com", "gpt-5.6-sol", "gpt-6-sol"),
+            ("openrouter.ai", "openai/gpt-5.6", "openai/gpt-6-astra"),
+            ("api.githubcopilot.com", "gpt-5.6-sol", "gpt-6-sol"),
+        ] {
+            let quirks = Quirks::lookup(host, newer);
+            assert_eq!(quirks, Quirks::lookup(host, older), "{newer} at {host}");
+            assert!(quirks.patches && quirks.supports_effort(), "{newer} at {host}");
         }
     }
 

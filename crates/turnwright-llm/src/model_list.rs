@@ -312,6 +312,7 @@ mod tests {
             ("anthropic/claude-opus-4.6", 1_000_000),
             ("claude-opus-4-8", 1_000_000),
             ("claude-sonnet-5", 1_000_000),
+            ("claude-mythos-5", 1_000_000),
             ("claude-opus-4-5", 200_000),
             ("claude-haiku-4.5", 200_000),
             ("zai-org/GLM-4.5", 131_072),

@@ -102,7 +102,7 @@ const ROWS: &[TableRow] = &[
     // Only what is marked is cached (C.4 #23), and arguments have plain names, behind any gateway.
     row(
         &[],
-        &["claude-opus", "claude-sonnet", "claude-haiku", "claude-fable", "claude-3"],
+        &[include_str!("table/models_of_anthropic.txt")],
         NONE.cache(CacheHint::Marks).names(false),
     ),
     // Small models and broken chat templates: leaked calls are run (C.2 #21). Some are distilled from Claude
@@ -266,6 +266,7 @@ mod tests {
             ("litellm.example:4000", "claude-sonnet-4-5", CacheHint::Marks),
             ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", CacheHint::Marks),
             ("openrouter.ai", "anthropic/claude-haiku-4.5", CacheHint::Marks),
+            ("openrouter.ai", "anthropic/claude-mythos-5.1", CacheHint::Marks),
             ("api.anthropic.com", "claude-sonnet-4-5", CacheHint::Auto),
             ("api.githubcopilot.com", "claude-opus-4.8", CacheHint::Auto),
             ("localhost", "qwen3.5-27b-claude-opus-distill", CacheHint::Auto),
@@ -314,6 +315,7 @@ mod tests {
         for (host, model, names) in [
             ("api.anthropic.com", "claude-sonnet-4-5", false),
             ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", false),
+            ("localhost", "claude-mythos-5", false),
             ("localhost", "qwen3.5-27b-claude-opus-distill", true),
             ("api.openai.com", "gpt-5", true),
         ] {

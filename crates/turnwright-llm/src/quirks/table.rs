@@ -157,16 +157,9 @@ const ROWS: &[TableRow] = &[
     // Azure refuses a key with other models.
     row(&["azure.com", "azure.us"], &["gpt-5", "gpt-6"], NONE.cache(CacheHint::Key)),
     row(WITH_MARKS, MARKED, NONE.cache(CacheHint::Marks)),
-    row(
-        &[
-            "dashscope.aliyuncs.com",
-            "dashscope-intl.aliyuncs.com",
-            "dashscope-us.aliyuncs.com",
-            "modelscope.cn",
-        ],
-        &[],
-        NONE.effort(EffortDialect::EnableThinking),
-    ),
+    row(&["aliyuncs.com", "modelscope.cn"], &[], NONE.effort(EffortDialect::EnableThinking)),
+    // There, Alibaba runs vLLM and SGLang for its customers.
+    row(&["pai-eas.aliyuncs.com"], &["qwen3"], NONE.effort(EffortDialect::TemplateThinking)),
     row(&["z.ai", "bigmodel.cn"], &[], NONE.tool_stream(true)),
     // These reject every unknown field (C.3 #12, C.4 #20).
     row(
@@ -347,6 +340,18 @@ mod tests {
             let quirks = Quirks::lookup(host, newer);
             assert_eq!(quirks, Quirks::lookup(host, older), "{newer} at {host}");
             assert!(quirks.patches && quirks.supports_effort(), "{newer} at {host}");
+        }
+    }
+
+    #[test]
+    fn reasoning_is_switched_at_each_of_alibabas_hosts() {
+        for (host, model, effort) in [
+            ("dashscope-intl.aliyuncs.com", "qwen3.7-plus", EffortDialect::EnableThinking),
+            ("ws-1.eu-central-1.maas.aliyuncs.com", "qwen3.7-plus", EffortDialect::EnableThinking),
+            ("token-plan.cn-beijing.maas.aliyuncs.com", "glm-5.2", EffortDialect::EnableThinking),
+            ("1.cn-shanghai.pai-eas.aliyuncs.com", "Qwen3.6-27B", EffortDialect::TemplateThinking),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
         }
     }
 

@@ -81,6 +81,7 @@ const ROWS: &[TableRow] = &[
     row(&[], &["moonshot-v1"], NONE.effort(EffortDialect::None).ids(CallIdFormat::Verbatim)),
     // C.3 #10.
     row(&[], &["glm"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::ThinkingKept)),
+    row(&[], &["glm-5.2", "glm-5.3"], NONE.effort(EffortDialect::ThinkingLevels)),
     // C.3 #6, #7.
     row(
         &[],
@@ -143,10 +144,12 @@ const ROWS: &[TableRow] = &[
             .key(KeyHeader::ApiKey),
     ),
     row(
-        &["openrouter.ai"],
+        &["openrouter.ai", "api.fireworks.ai"],
         &[],
-        NONE.effort(EffortDialect::Reasoning).echo(ReasoningEcho::Same).reasoning_split(false),
+        NONE.echo(ReasoningEcho::Same).reasoning_split(false),
     ),
+    row(&["openrouter.ai"], &[], NONE.effort(EffortDialect::Reasoning)),
+    row(&["api.fireworks.ai"], &[], NONE.effort(EffortDialect::ReasoningEffort)),
     // The requirements of the provider behind OpenRouter apply (C.3 #9).
     row(
         &["openrouter.ai"],
@@ -158,6 +161,7 @@ const ROWS: &[TableRow] = &[
     row(&["azure.com", "azure.us"], &["gpt-5", "gpt-6"], NONE.cache(CacheHint::Key)),
     row(WITH_MARKS, MARKED, NONE.cache(CacheHint::Marks)),
     row(&["aliyuncs.com", "modelscope.cn"], &[], NONE.effort(EffortDialect::EnableThinking)),
+    row(&["aliyuncs.com"], &["qwen3.8"], NONE.effort(EffortDialect::EnableLevels)),
     // There, Alibaba runs vLLM and SGLang for its customers.
     row(&["pai-eas.aliyuncs.com"], &["qwen3"], NONE.effort(EffortDialect::TemplateThinking)),
     row(&["z.ai", "bigmodel.cn"], &[], NONE.tool_stream(true)),
@@ -176,13 +180,6 @@ const ROWS: &[TableRow] = &[
         &["api.together.xyz", "api.together.ai"],
         &[],
         NONE.effort(EffortDialect::ReasoningEnabled).reasoning_split(false),
-    ),
-    row(
-        &["api.fireworks.ai"],
-        &[],
-        NONE.effort(EffortDialect::ReasoningEffort)
-            .echo(ReasoningEcho::Same)
-            .reasoning_split(false),
     ),
     // C.4 #3: support varies by model, and changes.
     row(&["api.x.ai"], &["grok-3-mini"], NONE.effort(EffortDialect::ReasoningEffort)),
@@ -350,6 +347,21 @@ mod tests {
             ("ws-1.eu-central-1.maas.aliyuncs.com", "qwen3.7-plus", EffortDialect::EnableThinking),
             ("token-plan.cn-beijing.maas.aliyuncs.com", "glm-5.2", EffortDialect::EnableThinking),
             ("1.cn-shanghai.pai-eas.aliyuncs.com", "Qwen3.6-27B", EffortDialect::TemplateThinking),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn newer_models_of_zhipu_and_alibaba_have_efforts_beside_the_switch() {
+        for (host, model, effort) in [
+            ("api.z.ai", "glm-5.3", EffortDialect::ThinkingLevels),
+            ("localhost", "zai-org/GLM-5.2-FP8", EffortDialect::ThinkingLevels),
+            ("open.bigmodel.cn", "glm-5.1", EffortDialect::ThinkingKept),
+            ("openrouter.ai", "z-ai/glm-5.3", EffortDialect::Reasoning),
+            ("api.fireworks.ai", "glm-5.2", EffortDialect::ReasoningEffort),
+            ("dashscope.aliyuncs.com", "qwen3.8-flash", EffortDialect::EnableLevels),
+            ("localhost", "Qwen/Qwen3.8-27B", EffortDialect::TemplateThinking),
         ] {
             assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
         }

@@ -1,0 +1,21 @@
+//! Errors that only their words tell from others with the same status.
+
+use serde_json::json;
+
+use super::kind;
+use crate::ErrorKind;
+
+#[test]
+fn a_request_that_openai_has_flagged_is_refused_whatever_status_a_gateway_makes_of_it() {
+    let words = "Your request was flagged for possible cybersecurity risk and was not completed";
+    let relayed = format!("litellm.InternalServerError: OpenAIException - {words}");
+    for (status, error) in [
+        (400, json!({ "code": "cyber_policy", "message": "No." })),
+        (200, json!({ "code": "cyber_policy", "message": words })),
+        (200, json!({ "code": "500", "type": null, "message": relayed })),
+        (500, json!({ "code": "500", "type": null, "message": relayed })),
+    ] {
+        let body = json!({ "error": error }).to_string();
+        assert_eq!(kind(status, &body), ErrorKind::Refused, "{body}");
+    }
+}

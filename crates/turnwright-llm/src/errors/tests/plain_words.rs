@@ -19,3 +19,12 @@ fn a_request_that_openai_has_flagged_is_refused_whatever_status_a_gateway_makes_
         assert_eq!(kind(status, &body), ErrorKind::Refused, "{body}");
     }
 }
+
+#[test]
+fn an_overloaded_server_is_one_whatever_status_a_gateway_makes_of_it() {
+    let message = "Our servers are currently overloaded. Please try again later.";
+    for status in [200, 400, 403, 500, 503] {
+        let body = json!({ "error": { "message": message, "code": null } }).to_string();
+        assert_eq!(kind(status, &body), ErrorKind::Unavailable, "{status}");
+    }
+}

@@ -28,3 +28,10 @@ fn an_overloaded_server_is_one_whatever_status_a_gateway_makes_of_it() {
         assert_eq!(kind(status, &body), ErrorKind::Unavailable, "{status}");
     }
 }
+
+#[test]
+fn a_plan_for_other_programs_says_nothing_against_the_key() {
+    let message = "Kimi For Coding is currently only available for Coding Agents such as Kimi CLI";
+    let error = json!({ "message": message, "type": "access_terminated_error" });
+    assert_eq!(kind(403, &json!({ "error": error }).to_string()), ErrorKind::BadRequest);
+}

@@ -115,9 +115,8 @@ fn write_parameters(body: &mut Vec<u8>, style: &RequestStyle<'_>, request: &Requ
         fields.insert(name.to_owned(), limit.into());
     }
     fields.extend(effort_field(quirks.effort, request.effort));
-    let has_levels =
-        matches!(quirks.effort, EffortDialect::ThinkingLevels | EffortDialect::EnableLevels);
-    if has_levels && request.effort != ReasoningEffort::None {
+    let with_levels = [EffortDialect::ThinkingLevels, EffortDialect::EnableLevels];
+    if with_levels.contains(&quirks.effort) && request.effort != ReasoningEffort::None {
         fields.extend(effort_field(EffortDialect::ReasoningEffort, request.effort));
     }
     fields.extend(style.file_parser(request));

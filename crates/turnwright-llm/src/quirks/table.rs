@@ -40,6 +40,8 @@ const NONE: QuirkPatch = QuirkPatch::NONE;
 const OPENAI: &[&str] = &["api.openai.com"];
 /// Hosts where each machine has its own cache. With a key, the requests of a conversation reach the same machine.
 const WITH_KEYS: &[&str] = &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"];
+/// Hosts that always send reasoning in a field of its own.
+const SPLIT: &[&str] = &["openrouter.ai", "fireworks.ai", "together.xyz", "together.ai"];
 /// The hosts of models of Alibaba, which are cached for certain only if they are marked.
 const WITH_MARKS: &[&str] = &["openrouter.ai", "opencode.ai", "aliyuncs.com"];
 const MARKED: &[&str] = &["claude", include_str!("table/models_of_alibaba.txt")];
@@ -143,11 +145,8 @@ const ROWS: &[TableRow] = &[
             .ids(CallIdFormat::Safe)
             .key(KeyHeader::ApiKey),
     ),
-    row(
-        &["openrouter.ai", "api.fireworks.ai"],
-        &[],
-        NONE.echo(ReasoningEcho::Same).reasoning_split(false),
-    ),
+    row(SPLIT, &[], NONE.reasoning_split(false)),
+    row(&["openrouter.ai", "api.fireworks.ai"], &[], NONE.echo(ReasoningEcho::Same)),
     row(&["openrouter.ai"], &[], NONE.effort(EffortDialect::Reasoning)),
     row(&["api.fireworks.ai"], &[], NONE.effort(EffortDialect::ReasoningEffort)),
     // The requirements of the provider behind OpenRouter apply (C.3 #9).
@@ -176,11 +175,7 @@ const ROWS: &[TableRow] = &[
     ),
     row(&["api.groq.com"], &[], NONE.effort(EffortDialect::None)),
     row(&["api.groq.com"], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
-    row(
-        &["api.together.xyz", "api.together.ai"],
-        &[],
-        NONE.effort(EffortDialect::ReasoningEnabled).reasoning_split(false),
-    ),
+    row(&["together.xyz", "together.ai"], &[], NONE.effort(EffortDialect::ReasoningEnabled)),
     // C.4 #3: support varies by model, and changes.
     row(&["api.x.ai"], &["grok-3-mini"], NONE.effort(EffortDialect::ReasoningEffort)),
     // Chat Completions loses their reasoning, which is encrypted.

@@ -8,7 +8,7 @@ use super::{
 use turnwright_types::text;
 
 /// A row applies at hosts that end with one of `hosts`, or at all if there are none, to models whose name
-/// contains one of `models` as a whole word, or to all if there are none. A text there is one word, or a
+/// contains one of `models` as a whole word, or to all if there are none. A text in either is one entry, or a
 /// list with one a line.
 struct TableRow {
     hosts: &'static [&'static str],
@@ -26,7 +26,8 @@ const fn row(
 
 impl TableRow {
     fn is_at(&self, host: &str) -> bool {
-        self.hosts.is_empty() || self.hosts.iter().any(|domain| is_host(host, domain))
+        let mut domains = self.hosts.iter().copied().flat_map(text::list_entries);
+        self.hosts.is_empty() || domains.any(|domain| is_host(host, domain))
     }
 
     /// Returns true if the row applies to a model with this name, in lower case.
@@ -42,6 +43,7 @@ const OPENAI: &[&str] = &["api.openai.com"];
 const WITH_KEYS: &[&str] = &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"];
 /// Hosts that always send reasoning in a field of its own.
 const SPLIT: &[&str] = &["openrouter.ai", "fireworks.ai", "together.xyz", "together.ai"];
+const ALIBABA: &str = include_str!("table/hosts_of_alibaba.txt");
 /// The hosts of models of Alibaba, which are cached for certain only if they are marked.
 const WITH_MARKS: &[&str] = &["openrouter.ai", "opencode.ai", "aliyuncs.com"];
 const MARKED: &[&str] = &["claude", include_str!("table/models_of_alibaba.txt")];
@@ -159,10 +161,8 @@ const ROWS: &[TableRow] = &[
     // Azure refuses a key with other models.
     row(&["azure.com", "azure.us"], &["gpt-5", "gpt-6"], NONE.cache(CacheHint::Key)),
     row(WITH_MARKS, MARKED, NONE.cache(CacheHint::Marks)),
-    row(&["aliyuncs.com", "modelscope.cn"], &[], NONE.effort(EffortDialect::EnableThinking)),
-    row(&["aliyuncs.com"], &["qwen3.8"], NONE.effort(EffortDialect::EnableLevels)),
-    // There, Alibaba runs vLLM and SGLang for its customers.
-    row(&["pai-eas.aliyuncs.com"], &["qwen3"], NONE.effort(EffortDialect::TemplateThinking)),
+    row(&[ALIBABA, "modelscope.cn"], &[], NONE.effort(EffortDialect::EnableThinking)),
+    row(&[ALIBABA], &["qwen3.8"], NONE.effort(EffortDialect::EnableLevels)),
     row(&["z.ai", "bigmodel.cn"], &[], NONE.tool_stream(true)),
     // These reject every unknown field (C.3 #12, C.4 #20).
     row(
@@ -341,7 +341,11 @@ mod tests {
             ("dashscope-intl.aliyuncs.com", "qwen3.7-plus", EffortDialect::EnableThinking),
             ("ws-1.eu-central-1.maas.aliyuncs.com", "qwen3.7-plus", EffortDialect::EnableThinking),
             ("token-plan.cn-beijing.maas.aliyuncs.com", "glm-5.2", EffortDialect::EnableThinking),
-            ("1.cn-shanghai.pai-eas.aliyuncs.com", "Qwen3.6-27B", EffortDialect::TemplateThinking),
+            ("modelscope.cn", "Qwen/Qwen3.6-27B", EffortDialect::EnableThinking),
+            // The customers of Alibaba run vLLM there.
+            ("1.cn-shanghai.pai-eas.aliyuncs.com", "Qwen3.8-27B", EffortDialect::TemplateThinking),
+            ("1.cn-shanghai.pai-eas.aliyuncs.com", "gpt-oss-120b", EffortDialect::ReasoningEffort),
+            ("1.cn-shanghai.pai-eas.aliyuncs.com", "qwen3-coder", EffortDialect::None),
         ] {
             assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
         }

@@ -429,6 +429,8 @@ fn the_effort_is_sent_in_the_form_that_the_server_expects() {
         ("reasoning", "low", json!({ "reasoning": { "effort": "low" } })),
         ("thinking", "none", json!({ "thinking": { "type": "disabled" } })),
         ("enable_thinking", "medium", json!({ "enable_thinking": true })),
+        ("enable_levels", "low", json!({ "enable_thinking": true, "reasoning_effort": "low" })),
+        ("thinking_levels", "none", json!({ "thinking": { "type": "disabled" } })),
         ("reasoning_effort", "default", json!({ "reasoning_effort": null })),
     ] {
         let quirks = format!("models = ['a']\nquirks = {{ effort = '{dialect}' }}");

@@ -41,13 +41,13 @@ settings! {
     #[serde(default)]
     pub section ConfigFile {
         pub(crate) model: Option<String> {
-            examples: ["openai/gpt-5-mini", "ollama/qwen3-coder", "offline"],
+            examples: ["openai/gpt-5.4-mini", "ollama/qwen3-coder", "offline"],
             flag: "--model",
             variable: MODEL_VARIABLE,
         } wrong [r#"modle = "x""#, "model = 7"]
             "The model with which sessions start: NAME/model, a model of the default endpoint, or offline.",
             "the model: `NAME/model`, or `model` at the default endpoint, or `offline`, the built-in one; if not \
-             set, `gpt-5-mini` at OpenAI";
+             set, `gpt-5.4-mini` at OpenAI";
         pub(crate) mode: Option<String> => wrong_mode {
             words: (Mode::ALL.map(Mode::id)),
             default: (Mode::default().id()),
@@ -206,7 +206,7 @@ settings! {
         pub(crate) search_key_env: Option<String> { examples: ["MY_SEARCH_KEY"] }
             "The name of the environment variable that holds the key of the service.",
             "the variable that holds its key, if it is another one than usual";
-        pub(crate) search_model: Option<String> { examples: ["gpt-5-mini"] }
+        pub(crate) search_model: Option<String> { examples: ["gpt-5.4-mini"] }
             "The model that searches with `openai` or `openrouter`.",
             "the model that searches with `openai` or `openrouter`, if it is another one than usual";
     }

@@ -308,9 +308,11 @@ mod tests {
             // Of 400 000 tokens, 128 000 are kept for the answer.
             ("openai/gpt-5.2-codex", 272_000),
             ("gpt-5", 272_000),
+            ("gpt-6-astra", 272_000),
             ("anthropic/claude-opus-4.6", 1_000_000),
             ("claude-opus-4-8", 1_000_000),
             ("claude-sonnet-5", 1_000_000),
+            ("claude-mythos-5", 1_000_000),
             ("claude-opus-4-5", 200_000),
             ("claude-haiku-4.5", 200_000),
             ("zai-org/GLM-4.5", 131_072),

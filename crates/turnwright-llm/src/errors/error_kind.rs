@@ -201,7 +201,8 @@ const QUOTA: &str = include_str!("phrases/quota.txt");
 const REFUSED: &str = include_str!("phrases/refused.txt");
 
 /// The server failed to parse the model's call, LM Studio loads the model with the next request, OpenRouter sent
-/// Gemini's signature to another of its two servers, which does not know it, or Bedrock's or TGI's model failed (424).
+/// Gemini's signature to another of its two servers, which does not know it, Bedrock's or TGI's model failed (424), or
+/// OpenAI is overloaded.
 const TRY_AGAIN: &str = include_str!("phrases/try_again.txt");
 
 /// The model exists, and cannot take such requests.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::agent::{AgentSection, GoalSection};
+use crate::change::is_variable_name;
 use crate::environment::{
     ALONE_VARIABLE, FIND_CHECKS_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
 };
@@ -261,7 +262,7 @@ settings! {
         api_key: bool { hidden: true } "The same mistake.";
         pub(crate) headers: BTreeMap<String, String> {} wrong [r#"providers.x.headers = "X-Title""#]
             "Headers of each request; a value $NAME is taken from that environment variable.",
-            "headers for each request. A value `$NAME` is taken from that variable";
+            "headers for each request. A value `$NAME`, `${NAME}` or `Bearer ${NAME}` is taken from that variable";
         pub(crate) models: Vec<String> {} wrong [r#"providers.x.models = "m""#]
             "Models to offer without asking the endpoint.",
             "models to offer without asking the endpoint for its list";
@@ -328,14 +329,20 @@ impl ProviderSection {
 
     /// The variables that the section refers to.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
-        let headers = self.headers.values().filter_map(|value| referenced_variable(value));
+        let headers =
+            self.headers.values().filter_map(|value| Some(referenced_variable(value)?.1));
         self.key_env.as_deref().into_iter().chain(headers)
     }
 }
 
-/// The variable to which a header's value refers: the whole value is `$NAME`.
-pub(crate) fn referenced_variable(value: &str) -> Option<&str> {
-    value.strip_prefix('$').filter(|name| !name.is_empty())
+/// The variable to which a header's value refers, behind the scheme before it: `$NAME`, `${NAME}` or `Bearer ${NAME}`.
+pub(crate) fn referenced_variable(value: &str) -> Option<(&str, &str)> {
+    let (scheme, written) = value.split_once('$')?;
+    let braced = written.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
+    let name = braced.map_or(written, |inner| inner.strip_prefix("env:").unwrap_or(inner));
+    let is_scheme = scheme.strip_suffix(' ').is_some_and(|word| !word.contains(' '));
+    let is_reference = scheme.is_empty() || is_scheme && is_variable_name(name);
+    (is_reference && !name.is_empty()).then_some((scheme, name))
 }
 
 impl ConfigFile {

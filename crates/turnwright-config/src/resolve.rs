@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use url::{Origin, Url};
 
-use crate::change::looks_like_key;
+use crate::change::{is_variable_name, looks_like_key};
 use crate::environment::variable_name;
 use crate::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
@@ -316,11 +316,15 @@ impl ProviderSources<'_> {
     ) -> Result<Vec<(String, Secret)>, ConfigError> {
         let headers = section.headers.iter().map(|(header, text)| {
             let place = format!("`providers.{name}.headers.{header}`");
-            let value = match referenced_variable(text) {
+            let value: Secret = match referenced_variable(text) {
                 None => text.as_str().into(),
-                Some(variable) => {
-                    let known = self.keys.get(&*variable_name(variable)).cloned();
-                    known.ok_or_else(|| self.unset_variable_error(variable, &place))?
+                Some((scheme, variable)) => {
+                    let Some(known) = self.keys.get(&*variable_name(variable)) else {
+                        return Err(self.unset_variable_error(variable, &place));
+                    };
+                    // The variable may hold the scheme, too.
+                    let key = known.expose();
+                    format!("{scheme}{}", key.strip_prefix(scheme).unwrap_or(key)).into()
                 }
             };
             Ok((header.clone(), value))
@@ -330,10 +334,8 @@ impl ProviderSources<'_> {
 
     fn unset_variable_error(&self, variable: &str, place: &str) -> ConfigError {
         // A key that was pasted in place of a name must not get into a log.
-        let is_name =
-            variable.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-        let variable =
-            if is_name && variable.len() < 64 { variable } else { "(hidden: not a valid name)" };
+        let is_name = is_variable_name(variable) && variable.len() < 64;
+        let variable = if is_name { variable } else { "(hidden: not a valid name)" };
         self.error_in_file(&format!(
             "{place} names the variable {variable}, which wasn't set at startup. Set it and restart \
              turnwright"
@@ -591,6 +593,30 @@ mod tests {
             let error = resolved(requested, keys).unwrap_err();
             assert!(error.contains(expected) && error.contains("c.toml"), "{requested}: {error}");
             assert!(!error.contains("sk-inline"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_header_refers_to_a_variable_in_each_usual_form_and_behind_a_scheme() {
+        for (text, expected) in [
+            ("$ORG", Some("of ORG")),
+            ("${ORG}", Some("of ORG")),
+            ("${env:ORG}", Some("of ORG")),
+            ("Bearer $ORG", Some("Bearer of ORG")),
+            ("Bearer ${ORG}", Some("Bearer of ORG")),
+            ("of ${ORG}", Some("of ORG")),
+            ("Bearer ${NONE}", None),
+            ("pa$ORG", Some("pa$ORG")),
+            ("costs $5", Some("costs $5")),
+            ("it costs $ORG", Some("it costs $ORG")),
+        ] {
+            let section =
+                format!("[providers.x]\nbase_url = 'http://x/v1'\nheaders = {{ X = '{text}' }}");
+            let found = resolved_with("x/m", &["ORG"], &Logins::default(), &section);
+            let sent = found.map(|endpoint| endpoint.headers[0].1.expose().to_owned());
+            assert_eq!(sent.as_deref().ok(), expected, "{text}");
+            let is_literal = expected == Some(text);
+            assert_eq!(file(&section).variables().is_empty(), is_literal, "{text}");
         }
     }
 

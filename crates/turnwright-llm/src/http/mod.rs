@@ -57,7 +57,7 @@ pub struct Endpoint {
     /// Advice on a key that the server refuses, for messages.
     pub(super) key_advice: Option<String>,
     client: OnceCell<Client>,
-    /// True if the base URL has no path, and the API was found below `/v1`.
+    /// True if the base URL has no version, and the API was found below `/v1`.
     has_version_path: AtomicBool,
     /// True once the server has answered anything.
     has_answered: AtomicBool,
@@ -222,7 +222,7 @@ impl Endpoint {
         let is_corrected = self.has_version_path.load(Ordering::Relaxed);
         is_corrected.then(|| {
             let mut corrected = self.base.clone();
-            corrected.set_path(VERSION_PATH);
+            corrected.set_path(&format!("{}{VERSION_PATH}", self.base.path().trim_end_matches('/')));
             corrected.into()
         })
     }
@@ -246,8 +246,8 @@ impl Endpoint {
     }
 
     /// Sends a request. `send` gets the path that was found to be missing between the base URL and the paths
-    /// of the API. If a base URL without a path has no such API, it is sent once more, to the same host below
-    /// `/v1`. If it is not there either, the first error counts.
+    /// of the API. If a base URL without a version has no such API, it is sent once more, below `/v1` of the same
+    /// path. If it is not there either, the first error counts.
     async fn with_version<T, F: Future<Output = Result<T, LlmError>>>(
         &self,
         send: impl Fn(&'static str) -> F,
@@ -259,7 +259,7 @@ impl Endpoint {
             Err(error)
                 if error.kind() == ErrorKind::UrlNotFound
                     && matches!(error.status(), Some(404 | 405))
-                    && matches!(self.base.path(), "" | "/") =>
+                    && lacks_version(&self.base) =>
             {
                 error
             }
@@ -509,6 +509,12 @@ fn build_client(is_https: bool) -> reqwest::Result<Client> {
         // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none());
     turnwright_http::build_client(builder, is_https)
+}
+
+/// Returns true if no part of the path is a version, such as `v1` or `v1beta`.
+fn lacks_version(base: &Url) -> bool {
+    let mut numbered = base.path().split('/').filter_map(|part| part.strip_prefix('v'));
+    !numbered.any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 /// The body of a response.

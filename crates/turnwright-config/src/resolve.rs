@@ -184,7 +184,7 @@ impl ProviderSources<'_> {
             name: Some(name.to_owned()),
             base_url: base_url.to_owned(),
             key: self.key(name, section, known, &headers)?,
-            model: Some(model.to_owned()),
+            model: Some(whole_model_name(name, model)),
             api: self.api(name, section)?,
             headers,
             quirks,
@@ -345,6 +345,17 @@ impl ProviderSources<'_> {
     fn error_in_file(&self, what: &str) -> ConfigError {
         ConfigError::new(format!("{}: {what}", self.path.display()))
     }
+}
+
+/// A model's name as its provider knows it. Some have named models after themselves, such as `openrouter/auto`; at
+/// OpenRouter and NVIDIA, all names have a slash.
+fn whole_model_name(provider: &str, model: &str) -> String {
+    let is_cut = match provider {
+        "nvidia" | "openrouter" => !model.contains('/'),
+        "groq" => ["compound", "compound-mini"].contains(&model),
+        _ => false,
+    };
+    if is_cut { format!("{provider}/{model}") } else { model.to_owned() }
 }
 
 /// The scheme, host and port of a base URL.
@@ -568,6 +579,27 @@ mod tests {
             assert_eq!(endpoint.base_url, base_url, "{requested}");
             assert_eq!(exposed(&endpoint), key, "{requested}");
             assert_eq!(endpoint.full_name().as_deref(), Some(requested));
+        }
+    }
+
+    #[test]
+    fn models_that_a_provider_has_named_after_itself_keep_its_name() {
+        let text = "[providers.nvidia.model.nemotron-3-super]\nwindow = 1000";
+        for (requested, expected) in [
+            ("openrouter/auto", "openrouter/auto"),
+            ("openrouter/openrouter/auto", "openrouter/auto"),
+            ("openrouter/z-ai/glm-5.3", "z-ai/glm-5.3"),
+            ("nvidia/nemotron-3-super", "nvidia/nemotron-3-super"),
+            ("nvidia/moonshotai/kimi-k3", "moonshotai/kimi-k3"),
+            ("groq/compound-mini", "groq/compound-mini"),
+            ("groq/groq/compound", "groq/compound"),
+            ("groq/llama-3.3-70b-versatile", "llama-3.3-70b-versatile"),
+        ] {
+            let keys = ["OPENROUTER_API_KEY", "NVIDIA_API_KEY", "GROQ_API_KEY"];
+            let endpoint = resolved_with(requested, &keys, &Logins::default(), text).unwrap();
+            assert_eq!(endpoint.model.as_deref(), Some(expected), "{requested}");
+            let is_set = requested.contains("super");
+            assert_eq!(endpoint.window, is_set.then_some(1000), "{requested}");
         }
     }
 

@@ -332,20 +332,21 @@ impl RemoteModel {
     }
 
     async fn start_reply(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
-        let with_default_effort =
-            || Request { effort: ReasoningEffort::Default, ..request.clone() };
-        let response = if self.rejects_effort(request.effort) {
-            self.post(&with_default_effort()).await
-        } else {
+        let with_effort = |effort| Request { effort, ..request.clone() };
+        let mut effort = self.accepted_effort(request.effort);
+        let mut response = if effort == request.effort {
             self.post(request).await
+        } else {
+            self.post(&with_effort(effort)).await
         };
+        while effort != ReasoningEffort::Default
+            && response.as_ref().is_err_and(LlmError::is_effort_rejection)
+        {
+            self.rejected_efforts.fetch_or(1 << effort as u8, Ordering::Relaxed);
+            effort = self.accepted_effort(effort);
+            response = self.post(&with_effort(effort)).await;
+        }
         let response = match response {
-            Err(error)
-                if request.effort != ReasoningEffort::Default && error.is_effort_rejection() =>
-            {
-                self.rejected_efforts.fetch_or(1 << request.effort as u8, Ordering::Relaxed);
-                self.post(&with_default_effort()).await
-            }
             Err(error) if error.lacks_thought() => {
                 self.post_without_reasoning(request).await.unwrap_or(Err(error))
             }
@@ -542,8 +543,15 @@ impl Model for RemoteModel {
         self.learned_quirks.quirks().patches
     }
 
-    fn rejects_effort(&self, effort: ReasoningEffort) -> bool {
-        self.rejected_efforts.load(Ordering::Relaxed) & (1 << effort as u8) != 0
+    fn accepted_effort(&self, wanted: ReasoningEffort) -> ReasoningEffort {
+        let is_rejected = self.rejected_efforts.load(Ordering::Relaxed) & (1 << wanted as u8) != 0;
+        match wanted {
+            ReasoningEffort::ExtraHigh if is_rejected => {
+                self.accepted_effort(ReasoningEffort::High)
+            }
+            _ if is_rejected => ReasoningEffort::Default,
+            _ => wanted,
+        }
     }
 
     fn supports_effort(&self) -> bool {

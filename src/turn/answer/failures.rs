@@ -10,7 +10,7 @@ use crate::turn::proof::is_in;
 use crate::turn::room::compaction::window;
 use crate::turn::{Conversation, ModelSelection, Turn};
 use turnwright_llm::quirks::QuirkPatch;
-use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
+use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, Request};
 use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, StopReason, TokenUsage, UserMessage,
 };
@@ -165,16 +165,18 @@ impl Turn {
         });
     }
 
-    /// If the server does not support the chosen effort, falls back to the default and tells the
+    /// If the server does not support the chosen effort, falls back to another one and tells the
     /// user.
     pub(super) fn report_missing_effort(&self, selection: &ModelSelection) {
         let ModelSelection { model, effort, .. } = selection;
-        if *effort != ReasoningEffort::Default && model.rejects_effort(*effort) {
-            self.conversation.selection.set_effort(ReasoningEffort::Default);
+        let accepted = model.accepted_effort(*effort);
+        if accepted != *effort {
+            self.conversation.selection.set_effort(accepted);
             self.conversation.notify(format!(
-                "{} does not have the reasoning effort `{}`; its default is used.",
+                "{} does not have the reasoning effort `{}`; `{}` is used.",
                 model.name(),
-                effort.id()
+                effort.id(),
+                accepted.id()
             ));
         }
     }

@@ -123,6 +123,24 @@ pub(crate) fn is_bare_failure(body: &str) -> bool {
     BARE_FAILURES.contains(&body.trim())
 }
 
+/// The base URLs of providers with two sites, at each of which only its own keys work.
+const SITES: [[&str; 2]; 4] = [
+    ["https://api.moonshot.ai/v1", "https://api.moonshot.cn/v1"],
+    ["https://api.minimax.io/v1", "https://api.minimaxi.com/v1"],
+    ["https://api.z.ai/api/paas/v4", "https://open.bigmodel.cn/api/paas/v4"],
+    [
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "https://dashscope.aliyuncs.com/compatible-mode/v1",
+    ],
+];
+
+/// Returns the base URL of the other site of the provider that has this host.
+pub(crate) fn other_site(host: &str) -> Option<&'static str> {
+    let is_here = |site: &&str| site.split('/').nth(2) == Some(host);
+    let sites = SITES.iter().find(|sites| sites.iter().any(is_here))?;
+    sites.iter().copied().find(|site| !is_here(site))
+}
+
 /// Returns the advice about a refused key that is not the user's own.
 pub(crate) fn upstream_advice(host: &str, body: &str) -> Option<String> {
     // The server repeats the user's key, so it was called with that key.
@@ -203,6 +221,17 @@ fn number_after(text: &str, phrase: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// opencode#12671, litellm#25479: the plan was paid for.
+    #[test]
+    fn the_key_of_a_coding_plan_at_the_usual_address_is_told_as_such() {
+        let messages =
+            ["Insufficient balance or no resource package. Please recharge.", "余额不足或无可用资源包,请充值。"];
+        for message in messages {
+            let text = super::super::with_advice(message, ErrorKind::Quota, None, None);
+            assert!(text.contains("must end in `/api/coding/paas/v4`"), "{text}");
+        }
+    }
 
     #[test]
     fn a_broken_image_is_distinguished_from_missing_image_support() {

@@ -143,7 +143,9 @@ impl Endpoint {
     /// Sets the advice in errors about a refused key, such as where the key comes from.
     #[must_use]
     pub fn with_key_advice(mut self, advice: Option<String>) -> Endpoint {
-        self.key_advice = advice;
+        let other = refusals::other_site(&self.host()).filter(|_| self.key.is_some());
+        let more = other.map(|site| format!(". A key of the provider's other site needs the base URL {site}"));
+        self.key_advice = advice.map(|advice| advice + &more.unwrap_or_default());
         self
     }
 
@@ -738,6 +740,25 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(30), are_closed).await.unwrap();
         assert!(open.load(Ordering::SeqCst) > 0, "the next request needs no new connection");
+    }
+
+    #[test]
+    fn a_refused_key_may_be_that_of_the_other_site_of_the_provider() {
+        for (base, site) in [
+            ("https://api.moonshot.ai/v1", "the base URL https://api.moonshot.cn/v1"),
+            ("https://open.bigmodel.cn/api/paas/v4", "the base URL https://api.z.ai/api/paas/v4"),
+            ("https://dashscope.aliyuncs.com/v1", "https://dashscope-intl.aliyuncs.com/compatible"),
+            ("https://api.deepseek.com/v1", ""),
+        ] {
+            let advise = |key: Option<&str>| {
+                let endpoint = Endpoint::new(base, key.map(Secret::from)).unwrap();
+                endpoint.with_key_advice(Some("Check it".to_owned())).key_advice.unwrap()
+            };
+            let advice = advise(Some("sk-1"));
+            assert!(advice.starts_with("Check it") && advice.contains(site), "{advice}");
+            assert_eq!(advice == "Check it", site.is_empty(), "{advice}");
+            assert_eq!(advise(None), "Check it");
+        }
     }
 
     #[test]

@@ -10,7 +10,6 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::agent::{AgentSection, GoalSection};
-use crate::change::is_variable_name;
 use crate::environment::{
     ALONE_VARIABLE, FIND_CHECKS_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
 };
@@ -340,9 +339,8 @@ pub(crate) fn referenced_variable(value: &str) -> Option<(&str, &str)> {
     let (scheme, written) = value.split_once('$')?;
     let braced = written.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
     let name = braced.map_or(written, |inner| inner.strip_prefix("env:").unwrap_or(inner));
-    let is_scheme = scheme.strip_suffix(' ').is_some_and(|word| !word.contains(' '));
-    let is_reference = scheme.is_empty() || is_scheme && is_variable_name(name);
-    (is_reference && !name.is_empty()).then_some((scheme, name))
+    let is_scheme = ["", "Bearer ", "Basic ", "Token "].contains(&scheme);
+    (is_scheme && !name.is_empty()).then_some((scheme, name))
 }
 
 impl ConfigFile {

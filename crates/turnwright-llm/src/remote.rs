@@ -332,25 +332,24 @@ impl RemoteModel {
     }
 
     async fn start_reply(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
-        let with_effort = |effort| Request { effort, ..request.clone() };
-        let mut effort = self.accepted_effort(request.effort);
-        let mut response = if effort == request.effort {
-            self.post(request).await
-        } else {
-            self.post(&with_effort(effort)).await
-        };
-        while effort != ReasoningEffort::Default
-            && response.as_ref().is_err_and(LlmError::is_effort_rejection)
-        {
-            self.rejected_efforts.fetch_or(1 << effort as u8, Ordering::Relaxed);
-            effort = self.accepted_effort(effort);
-            response = self.post(&with_effort(effort)).await;
-        }
-        let response = match response {
-            Err(error) if error.lacks_thought() => {
-                self.post_without_reasoning(request).await.unwrap_or(Err(error))
+        let response = loop {
+            let effort = self.accepted_effort(request.effort);
+            let response = if effort == request.effort {
+                self.post(request).await
+            } else {
+                self.post(&Request { effort, ..request.clone() }).await
+            };
+            match response {
+                Err(error)
+                    if effort != ReasoningEffort::Default && error.is_effort_rejection() =>
+                {
+                    self.rejected_efforts.fetch_or(1 << effort as u8, Ordering::Relaxed);
+                }
+                Err(error) if error.lacks_thought() => {
+                    break self.post_without_reasoning(request).await.unwrap_or(Err(error));
+                }
+                response => break response,
             }
-            response => response,
         };
         let tools = self.rendered_tools(&request.tools, &self.learned_quirks.quirks());
         let (protocol, body) = match response {
@@ -546,11 +545,9 @@ impl Model for RemoteModel {
     fn accepted_effort(&self, wanted: ReasoningEffort) -> ReasoningEffort {
         let is_rejected = self.rejected_efforts.load(Ordering::Relaxed) & (1 << wanted as u8) != 0;
         match wanted {
-            ReasoningEffort::ExtraHigh if is_rejected => {
-                self.accepted_effort(ReasoningEffort::High)
-            }
-            _ if is_rejected => ReasoningEffort::Default,
-            _ => wanted,
+            _ if !is_rejected => wanted,
+            ReasoningEffort::ExtraHigh => self.accepted_effort(ReasoningEffort::High),
+            _ => ReasoningEffort::Default,
         }
     }
 

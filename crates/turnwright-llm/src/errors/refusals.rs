@@ -123,22 +123,15 @@ pub(crate) fn is_bare_failure(body: &str) -> bool {
     BARE_FAILURES.contains(&body.trim())
 }
 
-/// The base URLs of providers with two sites, at each of which only its own keys work.
-const SITES: [[&str; 2]; 4] = [
-    ["https://api.moonshot.ai/v1", "https://api.moonshot.cn/v1"],
-    ["https://api.minimax.io/v1", "https://api.minimaxi.com/v1"],
-    ["https://api.z.ai/api/paas/v4", "https://open.bigmodel.cn/api/paas/v4"],
-    [
-        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-        "https://dashscope.aliyuncs.com/compatible-mode/v1",
-    ],
-];
+/// Pairs of hosts of one provider, at each of which only its own keys work.
+const SITES: &str = "api.moonshot.ai api.moonshot.cn api.minimax.io api.minimaxi.com api.z.ai open.bigmodel.cn \
+                     dashscope-intl.aliyuncs.com dashscope.aliyuncs.com";
 
-/// Returns the base URL of the other site of the provider that has this host.
+/// Returns the host of the provider's other site, if this one is only for its own keys.
 pub(crate) fn other_site(host: &str) -> Option<&'static str> {
-    let is_here = |site: &&str| site.split('/').nth(2) == Some(host);
-    let sites = SITES.iter().find(|sites| sites.iter().any(is_here))?;
-    sites.iter().copied().find(|site| !is_here(site))
+    let sites: Vec<_> = SITES.split(' ').collect();
+    let place = sites.iter().position(|site| *site == host)?;
+    Some(sites[place ^ 1])
 }
 
 /// Returns the advice about a refused key that is not the user's own.

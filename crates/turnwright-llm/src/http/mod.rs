@@ -144,7 +144,7 @@ impl Endpoint {
     #[must_use]
     pub fn with_key_advice(mut self, advice: Option<String>) -> Endpoint {
         let other = refusals::other_site(&self.host()).filter(|_| self.key.is_some());
-        let more = other.map(|site| format!(". A key of the provider's other site needs the base URL {site}"));
+        let more = other.map(|site| format!(". If it is of {site}, set a `base_url` there"));
         self.key_advice = advice.map(|advice| advice + &more.unwrap_or_default());
         self
     }
@@ -745,9 +745,9 @@ mod tests {
     #[test]
     fn a_refused_key_may_be_that_of_the_other_site_of_the_provider() {
         for (base, site) in [
-            ("https://api.moonshot.ai/v1", "the base URL https://api.moonshot.cn/v1"),
-            ("https://open.bigmodel.cn/api/paas/v4", "the base URL https://api.z.ai/api/paas/v4"),
-            ("https://dashscope.aliyuncs.com/v1", "https://dashscope-intl.aliyuncs.com/compatible"),
+            ("https://api.moonshot.ai/v1", "If it is of api.moonshot.cn, set"),
+            ("https://open.bigmodel.cn/api/paas/v4", "If it is of api.z.ai, set"),
+            ("https://dashscope.aliyuncs.com/v1", "If it is of dashscope-intl.aliyuncs.com, set"),
             ("https://api.deepseek.com/v1", ""),
         ] {
             let advise = |key: Option<&str>| {

@@ -319,10 +319,7 @@ impl ProviderSection {
     /// Says how to refer to a key, if the section contains one itself, which is refused.
     pub(crate) fn refused_key(&self, name: &str) -> Option<String> {
         (self.key || self.api_key).then(|| {
-            format!(
-                "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
-                 `key_file` instead"
-            )
+            format!("`providers.{name}` contains a key (ignored): refer to it with `key_env` or `key_file` instead")
         })
     }
 

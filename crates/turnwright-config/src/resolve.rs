@@ -304,17 +304,14 @@ impl ProviderSources<'_> {
         section: &ProviderSection,
     ) -> Result<Vec<(String, Secret)>, ConfigError> {
         let headers = section.headers.iter().map(|(header, text)| {
-            let place = format!("`providers.{name}.headers.{header}`");
-            let value: Secret = match referenced_variable(text) {
-                None => text.as_str().into(),
-                Some((scheme, variable)) => {
-                    let Some(known) = self.keys.get(&*variable_name(variable)) else {
-                        return Err(self.unset_variable_error(variable, &place));
-                    };
-                    format!("{scheme}{}", known.expose()).into()
-                }
+            let Some((scheme, variable)) = referenced_variable(text) else {
+                return Ok((header.clone(), Secret::from(text.as_str())));
             };
-            Ok((header.clone(), value))
+            let key = self.keys.get(&*variable_name(variable)).ok_or_else(|| {
+                let place = format!("`providers.{name}.headers.{header}`");
+                self.unset_variable_error(variable, &place)
+            })?;
+            Ok((header.clone(), Secret::from(format!("{scheme}{}", key.expose()))))
         });
         headers.collect()
     }
@@ -339,8 +336,7 @@ impl ProviderSources<'_> {
 fn whole_model_name(provider: &str, model: &str) -> String {
     let is_cut = match provider {
         "nvidia" | "openrouter" => !model.contains('/'),
-        "groq" => ["compound", "compound-mini"].contains(&model),
-        _ => false,
+        _ => provider == "groq" && ["compound", "compound-mini"].contains(&model),
     };
     if is_cut { format!("{provider}/{model}") } else { model.to_owned() }
 }

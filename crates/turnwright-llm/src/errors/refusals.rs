@@ -15,15 +15,7 @@ const ONE_IMAGE_PHRASES: &str = include_str!("phrases/one_image.txt");
 
 /// The words for images and PDF files in refusals: in English, in MiniMax's messages, in Chinese, and as the place of
 /// the image in the request.
-const IMAGE_WORDS: &[&str] = &[
-    "image",
-    "media exceeds",
-    "图片",
-    "content.type",
-    "should be a valid string",
-    "pdf",
-    "file_data",
-];
+const IMAGE_WORDS: &str = include_str!("phrases/image_words.txt");
 
 /// The places of other fields, whose refusals read like those of images.
 const OTHER_FIELDS: &[&str] = &["tools", "function", "tool_call", "'name'", "'model'"];
@@ -35,8 +27,7 @@ const NO_IMAGES_PHRASES: &str = include_str!("phrases/no_images.txt");
 const NO_FILES_PHRASES: &str = include_str!("phrases/no_files.txt");
 
 /// Phrases that leave no doubt that the server accepts no images.
-const CERTAINLY_NO_IMAGES_PHRASES: &[&str] =
-    &["at most 0 image", "not support", "not a multimodal"];
+const CERTAINLY_NO_IMAGES: &[&str] = &["at most 0 image", "not support", "not a multimodal"];
 
 /// Phrases about the number of images in a request.
 const MANY_IMAGES_PHRASES: &[&str] =
@@ -76,7 +67,7 @@ impl LlmError {
     pub fn is_about_one_image(&self) -> bool {
         self.image_refusal().is_some_and(|message| {
             has_listed(&message, ONE_IMAGE_PHRASES)
-                && !has_any(&message, CERTAINLY_NO_IMAGES_PHRASES)
+                && !has_any(&message, CERTAINLY_NO_IMAGES)
                 && !has_listed(&message, NO_FILES_PHRASES)
         })
     }
@@ -105,7 +96,7 @@ impl LlmError {
         self.refusal().filter(|message| {
             let is_other =
                 message.contains("should be a valid string") && has_any(message, OTHER_FIELDS);
-            !is_other && has_any(message, IMAGE_WORDS)
+            !is_other && has_listed(message, IMAGE_WORDS)
         })
     }
 
@@ -167,11 +158,8 @@ fn domain(name: &str) -> &str {
 
 /// The overflow error with the sizes found in the error's body or in its lower-case message.
 pub(crate) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
-    let limit = if is_minute_limit(text) {
-        None
-    } else {
-        find_tokens(body, text, "n_ctx", text::list_entries(LIMIT_PHRASES))
-    };
+    let found = find_tokens(body, text, "n_ctx", text::list_entries(LIMIT_PHRASES));
+    let limit = found.filter(|_| !is_minute_limit(text));
     let used = find_tokens(body, text, "n_prompt_tokens", text::list_entries(USED_PHRASES));
     ErrorKind::ContextOverflow { limit, used }
 }

@@ -97,18 +97,16 @@ impl Endpoint {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| LlmError::Config(NOT_A_URL.to_owned()))?;
+        let host = base.host_str().unwrap_or_default();
         if key.as_ref().is_some_and(|key| bearer_value(key).is_none()) {
             return Err(LlmError::Config(format!(
-                "The key for {} contains invalid characters. Paste it again without spaces or \
-                 line breaks",
-                base.host_str().unwrap_or_default()
+                "The key for {host} contains invalid characters. Paste it again without spaces or line breaks"
             )));
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(LlmError::Config(format!(
-                "The base URL for {} contains a user name or a password, which would be shown \
-                 and logged. Set `key_env`, `key_file` or `headers` instead",
-                base.host_str().unwrap_or_default()
+                "The base URL for {host} contains a user name or a password, which would be shown and \
+                 logged. Set `key_env`, `key_file` or `headers` instead"
             )));
         }
         let base = complete_azure_url(base);

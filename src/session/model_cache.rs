@@ -20,8 +20,8 @@ use turnwright_llm::{
     Traffic, known_context_window,
 };
 
-/// The most models that a client is offered.
-const MAX_CHOICES: usize = 500;
+/// The most models that a client is offered. OpenRouter alone lists some 450, and several providers may be in use.
+const MAX_CHOICES: usize = 2000;
 /// The most models that are kept; another one has to connect anew.
 const MAX_CACHED: usize = 16;
 /// The advice if a server wants a key and none is known for it.

@@ -261,7 +261,7 @@ settings! {
         api_key: bool { hidden: true } "The same mistake.";
         pub(crate) headers: BTreeMap<String, String> {} wrong [r#"providers.x.headers = "X-Title""#]
             "Headers of each request; a value $NAME is taken from that environment variable.",
-            "headers for each request. A value `$NAME` is taken from that variable";
+            "headers for each request. A value `$NAME`, `${NAME}` or `Bearer ${NAME}` is taken from that variable";
         pub(crate) models: Vec<String> {} wrong [r#"providers.x.models = "m""#]
             "Models to offer without asking the endpoint.",
             "models to offer without asking the endpoint for its list";
@@ -319,23 +319,25 @@ impl ProviderSection {
     /// Says how to refer to a key, if the section contains one itself, which is refused.
     pub(crate) fn refused_key(&self, name: &str) -> Option<String> {
         (self.key || self.api_key).then(|| {
-            format!(
-                "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
-                 `key_file` instead"
-            )
+            format!("`providers.{name}` contains a key (ignored): refer to it with `key_env` or `key_file` instead")
         })
     }
 
     /// The variables that the section refers to.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
-        let headers = self.headers.values().filter_map(|value| referenced_variable(value));
+        let headers =
+            self.headers.values().filter_map(|value| Some(referenced_variable(value)?.1));
         self.key_env.as_deref().into_iter().chain(headers)
     }
 }
 
-/// The variable to which a header's value refers: the whole value is `$NAME`.
-pub(crate) fn referenced_variable(value: &str) -> Option<&str> {
-    value.strip_prefix('$').filter(|name| !name.is_empty())
+/// The variable to which a header's value refers, behind the scheme before it: `$NAME`, `${NAME}` or `Bearer ${NAME}`.
+pub(crate) fn referenced_variable(value: &str) -> Option<(&str, &str)> {
+    let (scheme, written) = value.split_once('$')?;
+    let braced = written.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
+    let name = braced.map_or(written, |inner| inner.strip_prefix("env:").unwrap_or(inner));
+    let is_scheme = ["", "Bearer ", "Basic ", "Token "].contains(&scheme);
+    (is_scheme && !name.is_empty()).then_some((scheme, name))
 }
 
 impl ConfigFile {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use url::{Origin, Url};
 
-use crate::change::looks_like_key;
+use crate::change::{is_variable_name, looks_like_key};
 use crate::environment::variable_name;
 use crate::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
@@ -128,23 +128,21 @@ impl ProviderSources<'_> {
         let found = resolve_name(requested, self.file, self.default_base_url(), |known| {
             self.usual_key(known).is_some()
         });
-        let endpoint = match found {
+        let mut endpoint = match found {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
             ProviderRef::Default { model } => {
                 let Some(default) = self.default.clone() else { return Ok(Provider::Unconfigured) };
                 let model = model.map(str::to_owned).or(default.model);
-                EndpointSettings {
-                    request: self.request_fields(model.as_deref(), []),
-                    model,
-                    silence_limit: self.silence_limit(),
-                    assumed_window: self.assumed_window(),
-                    ..default
-                }
+                let request = self.request_fields(model.as_deref(), []);
+                EndpointSettings { request, model, ..default }
             }
             ProviderRef::Named { name, model } => self.named_endpoint(name, model)?,
         };
+        let silence = self.file.silence_seconds.map(|seconds| u64::from(seconds.get()));
+        endpoint.silence_limit = silence.map(Duration::from_secs);
+        endpoint.assumed_window = self.file.models.assumed_window.map(|tokens| tokens.get().into());
         Ok(Provider::Endpoint(Box::new(endpoint)))
     }
 
@@ -184,7 +182,7 @@ impl ProviderSources<'_> {
             name: Some(name.to_owned()),
             base_url: base_url.to_owned(),
             key: self.key(name, section, known, &headers)?,
-            model: Some(model.to_owned()),
+            model: Some(whole_model_name(name, model)),
             api: self.api(name, section)?,
             headers,
             quirks,
@@ -195,8 +193,7 @@ impl ProviderSources<'_> {
             window: model_section.window,
             max_output: model_section.max_output,
             price: model_section.price,
-            silence_limit: self.silence_limit(),
-            assumed_window: self.assumed_window(),
+            ..EndpointSettings::default()
         })
     }
 
@@ -210,14 +207,6 @@ impl ProviderSources<'_> {
         let models = &self.file.models;
         let named = name.and_then(|name| models.model.get(name)).map(|section| &section.request);
         provider::merge_request_fields(std::iter::once(&models.request).chain(own).chain(named))
-    }
-
-    fn assumed_window(&self) -> Option<u64> {
-        self.file.models.assumed_window.map(|tokens| tokens.get().into())
-    }
-
-    fn silence_limit(&self) -> Option<Duration> {
-        self.file.silence_seconds.map(|seconds| Duration::from_secs(seconds.get().into()))
     }
 
     fn api(&self, name: &str, section: &ProviderSection) -> Result<Option<Protocol>, ConfigError> {
@@ -315,25 +304,22 @@ impl ProviderSources<'_> {
         section: &ProviderSection,
     ) -> Result<Vec<(String, Secret)>, ConfigError> {
         let headers = section.headers.iter().map(|(header, text)| {
-            let place = format!("`providers.{name}.headers.{header}`");
-            let value = match referenced_variable(text) {
-                None => text.as_str().into(),
-                Some(variable) => {
-                    let known = self.keys.get(&*variable_name(variable)).cloned();
-                    known.ok_or_else(|| self.unset_variable_error(variable, &place))?
-                }
+            let Some((scheme, variable)) = referenced_variable(text) else {
+                return Ok((header.clone(), Secret::from(text.as_str())));
             };
-            Ok((header.clone(), value))
+            let key = self.keys.get(&*variable_name(variable)).ok_or_else(|| {
+                let place = format!("`providers.{name}.headers.{header}`");
+                self.unset_variable_error(variable, &place)
+            })?;
+            Ok((header.clone(), Secret::from(format!("{scheme}{}", key.expose()))))
         });
         headers.collect()
     }
 
     fn unset_variable_error(&self, variable: &str, place: &str) -> ConfigError {
         // A key that was pasted in place of a name must not get into a log.
-        let is_name =
-            variable.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-        let variable =
-            if is_name && variable.len() < 64 { variable } else { "(hidden: not a valid name)" };
+        let is_name = is_variable_name(variable) && variable.len() < 64;
+        let variable = if is_name { variable } else { "(hidden: not a valid name)" };
         self.error_in_file(&format!(
             "{place} names the variable {variable}, which wasn't set at startup. Set it and restart \
              turnwright"
@@ -343,6 +329,16 @@ impl ProviderSources<'_> {
     fn error_in_file(&self, what: &str) -> ConfigError {
         ConfigError::new(format!("{}: {what}", self.path.display()))
     }
+}
+
+/// A model's name as its provider knows it. Some have named models after themselves, such as `openrouter/auto`; at
+/// OpenRouter and NVIDIA, all names have a slash.
+fn whole_model_name(provider: &str, model: &str) -> String {
+    let is_cut = match provider {
+        "nvidia" | "openrouter" => !model.contains('/'),
+        _ => provider == "groq" && ["compound", "compound-mini"].contains(&model),
+    };
+    if is_cut { format!("{provider}/{model}") } else { model.to_owned() }
 }
 
 /// The scheme, host and port of a base URL.
@@ -570,6 +566,27 @@ mod tests {
     }
 
     #[test]
+    fn models_that_a_provider_has_named_after_itself_keep_its_name() {
+        let text = "[providers.nvidia.model.nemotron-3-super]\nwindow = 1000";
+        for (requested, expected) in [
+            ("openrouter/auto", "openrouter/auto"),
+            ("openrouter/openrouter/auto", "openrouter/auto"),
+            ("openrouter/z-ai/glm-5.3", "z-ai/glm-5.3"),
+            ("nvidia/nemotron-3-super", "nvidia/nemotron-3-super"),
+            ("nvidia/moonshotai/kimi-k3", "moonshotai/kimi-k3"),
+            ("groq/compound-mini", "groq/compound-mini"),
+            ("groq/groq/compound", "groq/compound"),
+            ("groq/llama-3.3-70b-versatile", "llama-3.3-70b-versatile"),
+        ] {
+            let keys = ["OPENROUTER_API_KEY", "NVIDIA_API_KEY", "GROQ_API_KEY"];
+            let endpoint = resolved_with(requested, &keys, &Logins::default(), text).unwrap();
+            assert_eq!(endpoint.model.as_deref(), Some(expected), "{requested}");
+            let is_set = requested.contains("super");
+            assert_eq!(endpoint.window, is_set.then_some(1000), "{requested}");
+        }
+    }
+
+    #[test]
     fn a_key_in_place_of_a_model_is_refused_and_not_shown() {
         let error = resolved("sk-0123456789abcdef0123", &[]).unwrap_err();
         assert!(error.contains("looks like a key") && !error.contains("sk-"), "{error}");
@@ -591,6 +608,28 @@ mod tests {
             let error = resolved(requested, keys).unwrap_err();
             assert!(error.contains(expected) && error.contains("c.toml"), "{requested}: {error}");
             assert!(!error.contains("sk-inline"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_header_refers_to_a_variable_in_each_usual_form_and_behind_a_scheme() {
+        for (text, expected) in [
+            ("$ORG", Some("of ORG")),
+            ("${ORG}", Some("of ORG")),
+            ("${env:ORG}", Some("of ORG")),
+            ("Bearer $ORG", Some("Bearer of ORG")),
+            ("Bearer ${ORG}", Some("Bearer of ORG")),
+            ("Bearer ${NONE}", None),
+            ("pa$ORG", Some("pa$ORG")),
+            ("costs $ORG", Some("costs $ORG")),
+        ] {
+            let section =
+                format!("[providers.x]\nbase_url = 'http://x/v1'\nheaders = {{ X = '{text}' }}");
+            let found = resolved_with("x/m", &["ORG"], &Logins::default(), &section);
+            let sent = found.map(|endpoint| endpoint.headers[0].1.expose().to_owned());
+            assert_eq!(sent.as_deref().ok(), expected, "{text}");
+            let is_literal = expected == Some(text);
+            assert_eq!(file(&section).variables().is_empty(), is_literal, "{text}");
         }
     }
 

@@ -194,10 +194,10 @@ mod tests {
         };
         let text = render(&args(json!({ "query": "migration" })), &page(&rows));
         // As the model is told the date, and as commands show it.
-        let [one, two] = [1, 2].map(|at| local_time(SystemTime::UNIX_EPOCH + Duration::from_secs(at)));
-        let first = format!(
-            "call-2 {two} exec failed 1.2 s\n  {{\"number\":2}}\n  → Migration failed\n"
-        );
+        let [one, two] =
+            [1, 2].map(|at| local_time(SystemTime::UNIX_EPOCH + Duration::from_secs(at)));
+        let first =
+            format!("call-2 {two} exec failed 1.2 s\n  {{\"number\":2}}\n  → Migration failed\n");
         let second = format!("call-1 {one} exec ok 600 ms\n  {{\"number\":1}}\n  → a\n");
         assert_eq!(text, format!("{first}{second}"));
         rows.remove(0);

@@ -4,6 +4,7 @@
 //! change of files starts the count anew.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 use super::checks::edits_files;
 use super::hints::Hints;
@@ -13,7 +14,7 @@ use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::hash::std_hash;
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Arguments, StopReason, ToolCall, ToolMessage, UserMessage};
+use turnwright_types::message::{Arguments, Message, StopReason, ToolCall, ToolMessage, UserMessage};
 use turnwright_types::text;
 
 /// The answers to the question whether the turn goes on.
@@ -76,6 +77,9 @@ impl Turn {
                 LoopFinding::Remind(repetition) => {
                     let note = self.reminder(repetition, call).await;
                     self.append_note(result, &note);
+                    if !result.ok && edits_files(kind) {
+                        self.leave_out_copies(call);
+                    }
                 }
                 LoopFinding::Ask(repetition) => {
                     question = Some((call.id.clone(), description(repetition, call)));
@@ -83,6 +87,34 @@ impl Turn {
             }
         }
         question
+    }
+
+    /// Leaves out the arguments of all calls that are the same as `call` from the next requests: weak models copy a call
+    /// that stands before them, whatever its result says.
+    fn leave_out_copies(&mut self, call: &ToolCall) {
+        let is_copy = |other: &ToolCall| {
+            other.name == call.name && other.arguments == call.arguments && other.extra.is_none()
+        };
+        // What a provider has signed is sent back as it is.
+        let has_copy = |message: &Message| {
+            message.as_assistant().is_some_and(|answer| {
+                answer.provider_state.blobs.is_empty() && answer.calls.iter().any(is_copy)
+            })
+        };
+        let messages = &mut self.history.messages;
+        let Some(first) = messages.iter().position(|message| has_copy(message)) else { return };
+        // All later messages are replaced too: a message caches what was rendered up to it.
+        for message in &mut messages[first..] {
+            let mut replacement = Message::clone(message);
+            if has_copy(message)
+                && let Message::Assistant(answer) = &mut replacement
+            {
+                let copies = answer.calls.iter_mut().filter(|other| is_copy(other));
+                copies.for_each(|copy| copy.arguments = Arguments::default());
+            }
+            *message = Arc::new(replacement);
+        }
+        self.history.meter.forget_count();
     }
 
     /// Adds a line for the model to a stored result.

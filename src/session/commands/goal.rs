@@ -206,7 +206,8 @@ mod tests {
     fn flags_are_known_with_smart_dashes_and_wide_digits() {
         let limits = vec![("cost".to_owned(), 0.5)];
         let expected = GoalState { max_slices: 3, limits, ..goal("a — b") };
-        for words in ["a — b —turns 3 —budget cost=0.5", "a — b –turns ３　–budget cost=０.５"] {
+        for words in ["a — b —turns 3 —budget cost=0.5", "a — b –turns ３　–budget cost=０.５"]
+        {
             assert_eq!(parse(words, 20), Ok(GoalRequest::Work(Some(expected.clone()))), "{words}");
         }
     }

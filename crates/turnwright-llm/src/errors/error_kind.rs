@@ -163,8 +163,10 @@ fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
         || has_any(text, &["insufficient_quota", "limit: 0", "perday", "long context"]);
     // Alibaba's limits per minute, Cerebras's, and those of gateways in Chinese. LiteLLM calls everything that it
     // relays a `throttling_error`.
-    let is_momentary =
-        has_any(text, &["throttling.", "allocated quota exceeded", "minute limit exceeded", "每分钟"]);
+    let is_momentary = has_any(
+        text,
+        &["throttling.", "allocated quota exceeded", "minute limit exceeded", "每分钟"],
+    );
     // The limits of Alibaba's plans.
     let plans = ["hour allocated quota", "week allocated quota", "month allocated quota"];
     has_any(text, &plans) || has_listed(text, QUOTA) && is_lasting && !is_momentary

@@ -10,13 +10,16 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::helper_types::HelperType;
 
-/// The files of a project. All files of one folder are trusted together.
+/// The files of a project, also in folders below. All files of one folder are trusted together.
 pub const HELPER_FILES: [&str; 2] = [".turnwright/agents/*.md", ".claude/agents/*.md"];
 /// The folder of the user's files, below the folder of the settings.
 const USER_FOLDER: &str = "agents";
 
-/// The most files of a folder.
+/// The most files of a folder, and the most entries in it and below that are looked at.
 const MAX_FILES: usize = 50;
+const MAX_ENTRIES: usize = 1_000;
+/// How many folders deep they are searched.
+const MAX_DEPTH: usize = 3;
 /// The most bytes that are read of one of the user's files.
 const MAX_FILE_BYTES: usize = 64 * 1024;
 
@@ -40,7 +43,7 @@ impl HelperFiles {
             found.add_project_files(name, trust, project);
         }
         let folder = config.join(USER_FOLDER);
-        for file in file_names(&folder) {
+        for file in found.file_names(&folder, USER_FOLDER) {
             match read_head(&folder.join(&file), None, MAX_FILE_BYTES) {
                 Some(seen) if seen.is_complete => {
                     found.parse(&format!("{USER_FOLDER}/{file}"), &file, &seen.text, true);
@@ -57,7 +60,7 @@ impl HelperFiles {
         let folder = name.trim_end_matches("/*.md");
         let mut text = String::new();
         let mut texts = Vec::new();
-        for file in file_names(&project.join(folder)) {
+        for file in self.file_names(&project.join(folder), folder) {
             let path = format!("{folder}/{file}");
             match trust::read_project_file(project, &path) {
                 Ok(Some(content)) => {
@@ -99,6 +102,18 @@ impl HelperFiles {
         }
     }
 
+    /// The files that may define helpers, by their paths below a folder, in order. `shown` is its name.
+    fn file_names(&mut self, folder: &Path, shown: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut left = MAX_ENTRIES;
+        add_file_names(folder, "", &mut names, &mut left);
+        names.sort();
+        for late in names.split_off(MAX_FILES.min(names.len())) {
+            self.add_problem(&format!("{shown}/{late}"), "comes after 50 others");
+        }
+        names
+    }
+
     fn add_problem(&mut self, path: &str, why: &str) {
         self.problems.push(format!("{} {why} and is ignored", escape_hidden_line(path)));
     }
@@ -108,16 +123,27 @@ fn is_markdown(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "md")
 }
 
-/// The names of the files that may define helpers, in their order.
-fn file_names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(20 * MAX_FILES);
-    let mut names: Vec<_> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_markdown(name) && !name.starts_with('.') && name != "README.md")
-        .collect();
-    names.sort();
-    names.truncate(MAX_FILES);
-    names
+/// Adds the Markdown files in the folder with the path `below`, and in those that it has, but not behind links. At most
+/// `left` entries are looked at.
+fn add_file_names(base: &Path, below: &str, names: &mut Vec<String>, left: &mut usize) {
+    for entry in fs::read_dir(base.join(below)).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        if *left == 0 {
+            return;
+        }
+        *left -= 1;
+        if name.is_empty() || name.starts_with('.') || name == "README.md" {
+            continue;
+        }
+        let path = format!("{below}{name}");
+        if is_markdown(&name) {
+            names.push(path);
+        } else if below.matches('/').count() < MAX_DEPTH
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        {
+            add_file_names(base, &format!("{path}/"), names, left);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -171,5 +197,23 @@ mod tests {
         assert_eq!(used(&find()), ["reviewer of the project", "tester of the project"]);
         put(&project.join(".turnwright/agents/e.md"), "other", "later");
         assert_eq!(used(&find()), ["tester of the project", "reviewer of the user"]);
+    }
+
+    #[test]
+    fn helpers_in_folders_below_count_and_those_beyond_the_limit_are_named() {
+        let base = tempfile::tempdir().unwrap();
+        let base = turnwright_workspace::real_path(base.path()).unwrap();
+        for number in 10..60 {
+            let name = format!("a{number}");
+            put(&base.join(format!("config/agents/team/deep/{name}.md")), &name, "of the user");
+        }
+        let trust = TrustStore::new(&base.join("state"));
+        put(&base.join("config/agents/a/b/c/d/e.md"), "too-deep", "of the user");
+        let found = HelperFiles::find(&base.join("config"), &trust, &base.join("ws"));
+        assert!(found.types.len() == 50 && found.problems.is_empty(), "{found:?}");
+        put(&base.join("config/agents/z.md"), "z", "of the user");
+        let found = HelperFiles::find(&base.join("config"), &trust, &base.join("ws"));
+        assert_eq!(found.types.len(), 50);
+        assert_eq!(found.problems, ["agents/z.md comes after 50 others and is ignored"]);
     }
 }

@@ -96,6 +96,15 @@ fn a_skill_of_the_user_is_found_and_a_wrong_name_gets_a_suggestion() {
 }
 
 #[test]
+fn of_a_skill_that_only_the_user_can_run_the_model_is_told_how() {
+    let own = "---\ndescription: Puts it out\ndisable-model-invocation: true\n---\nPush it.\n";
+    let builder = with_skill().file(".claude/skills/deploy/SKILL.md", own);
+    let (agent, result) = cards::run(builder, "skill", &json!({ "name": "deploy" }));
+    assert!(result.starts_with("Only the user can run deploy, with `/deploy`"), "{result}");
+    assert!(!agent.model_request(0)["messages"].to_string().contains("Puts it out"));
+}
+
+#[test]
 fn the_files_of_a_skill_are_read_without_permission_once_it_is_loaded() {
     let own = "---\nname: deploy\ndescription: Puts it out\n---\nFollow steps.md.\n";
     let mut agent = TestAgent::builder()

@@ -192,6 +192,7 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         None => format!("{SERVER_ASKS}{server} asks: {asked}"),
     };
     let mut shown = Value::Object(schema.clone());
+    simplify_optional_fields(&mut shown);
     escape_texts(&mut shown);
     let address = page.as_ref().map(Url::to_string);
     let form = ServerForm {
@@ -293,6 +294,19 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
         "{SERVER_ASKS}{server} asks you to visit a page on {host}{port}.{warnings} The server \
          says: {asked}"
     )
+}
+
+/// Replaces `anyOf` of a type and null, by which pydantic says that a field may be left out, with the type: forms have no
+/// alternatives.
+fn simplify_optional_fields(schema: &mut Value) {
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for field in fields.into_iter().flat_map(JsonObject::values_mut).filter_map(Value::as_object_mut) {
+        let Some(Value::Array(mut types)) = field.remove("anyOf") else { continue };
+        types.retain(|one| one["type"] != "null");
+        if let [Value::Object(only)] = types.as_slice() {
+            field.extend(only.clone());
+        }
+    }
 }
 
 /// Escapes hidden characters in titles and descriptions. Names and values stay as they are, because the

@@ -60,7 +60,7 @@ impl Tool for LoadSkill {
         };
         if skill.is_user_only {
             return Err(format!(
-                "Only the user can run {name}, with `/{name}` as a prompt: say so. It was not loaded."
+                "Only the user can run {name}, by typing `/{name}`: say so. It was not loaded."
             )
             .into());
         }

@@ -15,11 +15,8 @@ pub const HELPER_FILES: [&str; 2] = [".turnwright/agents/*.md", ".claude/agents/
 /// The folder of the user's files, below the folder of the settings.
 const USER_FOLDER: &str = "agents";
 
-/// The most files of a folder, and the most entries in it and below that are looked at.
+/// The most files of a folder with those below it, and the most of these folders.
 const MAX_FILES: usize = 50;
-const MAX_ENTRIES: usize = 1_000;
-/// How many folders deep they are searched.
-const MAX_DEPTH: usize = 3;
 /// The most bytes that are read of one of the user's files.
 const MAX_FILE_BYTES: usize = 64 * 1024;
 
@@ -102,11 +99,25 @@ impl HelperFiles {
         }
     }
 
-    /// The files that may define helpers, by their paths below a folder, in order. `shown` is its name.
+    /// The files in a folder and those below it that may define helpers, by their paths there, in order. Links to
+    /// folders are not followed. Those beyond the limit are problems, which name the folder as `shown`.
     fn file_names(&mut self, folder: &Path, shown: &str) -> Vec<String> {
+        let mut folders = vec![String::new()];
         let mut names = Vec::new();
-        let mut left = MAX_ENTRIES;
-        add_file_names(folder, "", &mut names, &mut left);
+        for _ in 0..MAX_FILES {
+            let Some(below) = folders.pop() else { break };
+            let entries = fs::read_dir(folder.join(&below)).into_iter().flatten().flatten();
+            for entry in entries.take(20 * MAX_FILES) {
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                let is_used = !name.starts_with('.') && name != "README.md";
+                if is_used && is_folder {
+                    folders.push(format!("{below}{name}/"));
+                } else if is_used && Path::new(&name).extension().is_some_and(|end| end == "md") {
+                    names.push(format!("{below}{name}"));
+                }
+            }
+        }
         names.sort();
         for late in names.split_off(MAX_FILES.min(names.len())) {
             self.add_problem(&format!("{shown}/{late}"), "comes after 50 others");
@@ -116,33 +127,6 @@ impl HelperFiles {
 
     fn add_problem(&mut self, path: &str, why: &str) {
         self.problems.push(format!("{} {why} and is ignored", escape_hidden_line(path)));
-    }
-}
-
-fn is_markdown(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "md")
-}
-
-/// Adds the Markdown files in the folder with the path `below`, and in those that it has, but not behind links. At most
-/// `left` entries are looked at.
-fn add_file_names(base: &Path, below: &str, names: &mut Vec<String>, left: &mut usize) {
-    for entry in fs::read_dir(base.join(below)).into_iter().flatten().flatten() {
-        let name = entry.file_name().into_string().unwrap_or_default();
-        if *left == 0 {
-            return;
-        }
-        *left -= 1;
-        if name.is_empty() || name.starts_with('.') || name == "README.md" {
-            continue;
-        }
-        let path = format!("{below}{name}");
-        if is_markdown(&name) {
-            names.push(path);
-        } else if below.matches('/').count() < MAX_DEPTH
-            && entry.file_type().is_ok_and(|kind| kind.is_dir())
-        {
-            add_file_names(base, &format!("{path}/"), names, left);
-        }
     }
 }
 
@@ -208,7 +192,6 @@ mod tests {
             put(&base.join(format!("config/agents/team/deep/{name}.md")), &name, "of the user");
         }
         let trust = TrustStore::new(&base.join("state"));
-        put(&base.join("config/agents/a/b/c/d/e.md"), "too-deep", "of the user");
         let found = HelperFiles::find(&base.join("config"), &trust, &base.join("ws"));
         assert!(found.types.len() == 50 && found.problems.is_empty(), "{found:?}");
         put(&base.join("config/agents/z.md"), "z", "of the user");

@@ -192,8 +192,7 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         None => format!("{SERVER_ASKS}{server} asks: {asked}"),
     };
     let mut shown = Value::Object(schema.clone());
-    simplify_optional_fields(&mut shown);
-    escape_texts(&mut shown);
+    make_showable(&mut shown);
     let address = page.as_ref().map(Url::to_string);
     let form = ServerForm {
         call: call.call.clone(),
@@ -296,34 +295,29 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
     )
 }
 
-/// Replaces `anyOf` of a type and null, by which pydantic says that a field may be left out, with the type: forms have no
-/// alternatives.
-fn simplify_optional_fields(schema: &mut Value) {
-    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
-    for field in fields.into_iter().flat_map(JsonObject::values_mut).filter_map(Value::as_object_mut) {
-        let Some(Value::Array(mut types)) = field.remove("anyOf") else { continue };
-        types.retain(|one| one["type"] != "null");
-        if let [Value::Object(only)] = types.as_slice() {
-            field.extend(only.clone());
-        }
-    }
-}
-
 /// Escapes hidden characters in titles and descriptions. Names and values stay as they are, because the
-/// answer contains them.
-fn escape_texts(schema: &mut Value) {
+/// answer contains them. A field of which pydantic says that it may be left out gets its type: forms have no
+/// alternatives.
+fn make_showable(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
+            let types = fields.get("anyOf").and_then(Value::as_array).map(Vec::as_slice);
+            if let Some([Value::Object(given), null]) = types
+                && null["type"] == "null"
+            {
+                let only = given.clone();
+                fields.extend(only);
+            }
             for (name, value) in fields {
                 match value {
                     Value::String(text) if name == "title" || name == "description" => {
                         *text = escape_hidden_line(text);
                     }
-                    value => escape_texts(value),
+                    value => make_showable(value),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(escape_texts),
+        Value::Array(items) => items.iter_mut().for_each(make_showable),
         _ => {}
     }
 }

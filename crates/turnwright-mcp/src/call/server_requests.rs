@@ -296,17 +296,14 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
 }
 
 /// Escapes hidden characters in titles and descriptions. Names and values stay as they are, because the
-/// answer contains them. A field of which pydantic says that it may be left out gets its type: forms have no
-/// alternatives.
+/// answer contains them. A field that pydantic declares as a type or null gets that type: forms have no alternatives.
 fn make_showable(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            let types = fields.get("anyOf").and_then(Value::as_array).map(Vec::as_slice);
-            if let Some([Value::Object(given), null]) = types
-                && null["type"] == "null"
-            {
-                let only = given.clone();
-                fields.extend(only);
+            let types = fields.get_mut("anyOf").filter(|types| types[1]["type"] == "null");
+            // Taken and not cloned: copies within copies would grow without bound.
+            if let Some(Value::Object(given)) = types.map(|types| types[0].take()) {
+                fields.extend(given);
             }
             for (name, value) in fields {
                 match value {
@@ -357,6 +354,18 @@ mod tests {
         for address in ["", "/a", "ftp://example.org/", "javascript:x", "data:,x", "https://a b/"] {
             assert_eq!(web_page(address), None, "{address}");
         }
+    }
+
+    #[test]
+    fn types_within_optional_types_are_not_multiplied() {
+        let mut schema = json!({ "type": "string" });
+        for _ in 0..16 {
+            let given = json!({ "type": "object", "a": schema });
+            schema = json!({ "anyOf": [given, { "type": "null" }] });
+        }
+        make_showable(&mut schema);
+        assert_eq!(schema["a"]["a"]["type"], "object");
+        assert!(schema.to_string().len() < 2_000, "{schema}");
     }
 
     #[test]

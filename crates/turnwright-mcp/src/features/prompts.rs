@@ -102,7 +102,7 @@ impl PromptRequest {
     /// server that is still starting is assumed to exist.
     pub fn find(servers: &[Arc<Server>], command: &str, arguments: &str) -> Option<PromptRequest> {
         let foreign = command.strip_prefix("mcp__").and_then(|words| words.split_once("__"));
-        let (label, name) = foreign.or_else(|| command.split_once(':'))?;
+        let (label, name) = command.split_once(':').or(foreign)?;
         let index = server_words(servers).iter().position(|word| word == label)?;
         let server = servers.get(index)?;
         let state = server.state();

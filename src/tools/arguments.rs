@@ -370,9 +370,8 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
         },
         ("string", number @ Value::Number(_)) => Value::String(number.to_string()),
         // A choice, as the tool of Claude Code takes it.
-        ("string", choice @ Value::Object(_)) if choice["label"].is_string() => {
-            let words = [&choice["label"], &choice["description"]];
-            words.into_iter().filter_map(Value::as_str).collect::<Vec<_>>().join(": ").into()
+        ("string", Value::Object(choice)) if choice.keys().eq(["label", "description"]) => {
+            choice.values().filter_map(Value::as_str).collect::<Vec<_>>().join(": ").into()
         }
         ("string", Value::String(text)) => Value::String(matching_enum_value(text, schema)),
         (_, value) => value,

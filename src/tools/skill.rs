@@ -59,10 +59,7 @@ impl Tool for LoadSkill {
             return Err(unknown_skill_message(&name, &known.names()).into());
         };
         if skill.is_user_only {
-            return Err(format!(
-                "Only the user can run {name}, by typing `/{name}`: say so. It was not loaded."
-            )
-            .into());
+            return Err(format!("Only the user can run it, by typing `/{name}`: say so.").into());
         }
         if self.args.len() > MAX_ARGS_BYTES {
             return Err(format!(

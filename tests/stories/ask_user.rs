@@ -49,7 +49,7 @@ fn r_el_1_a_client_with_forms_gets_a_form_whose_answer_is_the_result() {
 
 #[test]
 fn a_question_may_be_asked_as_in_claude_code() {
-    let options = json!([{ "label": "SQLite", "description": "A file" }, { "label": "Postgres" }]);
+    let options = json!([{ "label": "SQLite", "description": "A file" }, "Postgres"]);
     let mut question = which();
     question["options"] = options;
     question["multiSelect"] = json!(true);

@@ -119,7 +119,7 @@ fn of_a_skill_that_only_the_user_can_run_the_model_is_told_how() {
     let own = "---\ndescription: Puts it out\ndisable-model-invocation: true\n---\nPush it.\n";
     let builder = with_skill().file(".claude/skills/deploy/SKILL.md", own);
     let (agent, result) = cards::run(builder, "skill", &json!({ "name": "deploy" }));
-    assert!(result.starts_with("Only the user can run deploy, by typing `/deploy`"), "{result}");
+    assert!(result.starts_with("Only the user can run it, by typing `/deploy`"), "{result}");
     assert!(!agent.model_request(0)["messages"].to_string().contains("Puts it out"));
 }
 

@@ -110,7 +110,7 @@ fn harmless_mistakes_are_repaired() {
         ),
         (json!({ "path": "a", "edits": edits.to_string(), "mode": null, "dry": null }), "a x>y"),
         (
-            json!({ "path": "a", "edits": edits, "tags": [{ "label": "t", "description": "d" }, { "label": "u" }] }),
+            json!({ "path": "a", "edits": edits, "tags": [{ "label": "t", "description": "d" }, "u"] }),
             "a x>y #t: d #u",
         ),
         (json!({ "path": "a", "edits": edits[0], "times": "" }), "a x>y"),

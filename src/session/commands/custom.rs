@@ -115,12 +115,11 @@ impl CustomCommands {
     }
 }
 
-/// Finds the item with this name, in which a dot may be typed where the file's name has one. If none has exactly this
-/// name, upper and lower case are ignored.
+/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored, and a dot may be
+/// typed where the file's name has one.
 fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a T> {
-    let typed = name.replace('.', "-");
-    let lower = typed.to_lowercase();
-    let exact = all.iter().find(|item| name_of(item) == typed);
+    let lower = name.to_lowercase().replace('.', "-");
+    let exact = all.iter().find(|item| name_of(item) == name);
     exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
 }
 
@@ -133,7 +132,7 @@ const MAX_DESCRIPTION_CHARS: usize = 200;
 /// The name and the arguments of a prompt that may be a custom command.
 pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
     let (name, rest) = split(typed)?;
-    let is_word = !name.is_empty() && name.chars().all(|char| is_name_char(char) || ":.".contains(char));
+    let is_word = !name.is_empty() && name.chars().all(|c| is_name_char(c) || ":.".contains(c));
     is_word.then_some((name, rest.trim()))
 }
 

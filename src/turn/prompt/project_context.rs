@@ -70,9 +70,8 @@ impl Turn {
         let tools = Arc::clone(&self.conversation.tools);
         let stop = self.cancel.child_token();
         let stopped = stop.clone();
-        let reading = spawn_blocking(move || {
-            read_project_context(&env, &tools, surroundings.as_deref(), &stopped)
-        });
+        let reading =
+            spawn_blocking(move || read_project_context(&env, &tools, surroundings, &stopped));
         let cancellable = self.cancel.run_until_cancelled(reading);
         let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
         // A read that is still going on stops at the next file.
@@ -165,14 +164,14 @@ type Project = (PathBuf, PathBuf);
 fn read_project_context(
     env: &ToolEnv,
     tools: &Toolbox,
-    surroundings: Option<&str>,
+    surroundings: Option<Arc<str>>,
     stop: &CancellationToken,
 ) -> (Value, Vec<Skill>) {
     let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
     let instructions = instructions::read(folders.config_folder(), &projects);
     let denied = DeniedPaths::from_rules(&env.shared.rules.get());
-    let mut text = surroundings.unwrap_or_default().to_owned();
+    let mut text = surroundings.map_or_else(String::new, |known| known.to_string());
     text.extend(instructions.iter().map(|file| labelled(file, "32 KiB", &denied)));
     let unreadable = names_of(&instructions, |file| !file.is_text);
     let cut = names_of(&instructions, |file| file.is_text && !file.is_complete);

@@ -115,9 +115,10 @@ impl CustomCommands {
     }
 }
 
-/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored.
+/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored, and a dot may be
+/// typed where the file's name has one.
 fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a T> {
-    let lower = name.to_lowercase();
+    let lower = name.to_lowercase().replace('.', "-");
     let exact = all.iter().find(|item| name_of(item) == name);
     exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
 }
@@ -131,7 +132,7 @@ const MAX_DESCRIPTION_CHARS: usize = 200;
 /// The name and the arguments of a prompt that may be a custom command.
 pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
     let (name, rest) = split(typed)?;
-    let is_word = !name.is_empty() && name.chars().all(|char| is_name_char(char) || char == ':');
+    let is_word = !name.is_empty() && name.chars().all(|c| is_name_char(c) || ":.".contains(c));
     is_word.then_some((name, rest.trim()))
 }
 
@@ -201,6 +202,7 @@ mod tests {
             ("/deploy", Some(("deploy", ""))),
             (" /db:seed  a b \n", Some(("db:seed", "a b"))),
             ("/x\ny", Some(("x", "y"))),
+            ("/speckit.plan x", Some(("speckit.plan", "x"))),
             ("/usr/bin/env", None),
             ("/ x", None),
             ("/", None),

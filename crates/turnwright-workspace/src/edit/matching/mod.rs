@@ -84,6 +84,8 @@ pub(super) enum MatchError {
     NotFound,
     /// There are too many places, or the result would be too large.
     TooLarge,
+    /// The only place is a part of the new text, which begins at this offset.
+    AlreadyMade { start: usize },
     /// There are several matches of this kind, at least `count`. The first few begin at these offsets.
     Ambiguous { match_kind: MatchKind, starts: Vec<usize>, count: usize },
 }

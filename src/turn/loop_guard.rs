@@ -14,7 +14,9 @@ use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::hash::std_hash;
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Arguments, Message, StopReason, ToolCall, ToolMessage, UserMessage};
+use turnwright_types::message::{
+    Arguments, Message, StopReason, ToolCall, ToolMessage, UserMessage,
+};
 use turnwright_types::text;
 
 /// The answers to the question whether the turn goes on.

@@ -325,8 +325,7 @@ impl ProviderSection {
 
     /// The variables that the section refers to.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
-        let headers =
-            self.headers.values().filter_map(|value| Some(referenced_variable(value)?.1));
+        let headers = self.headers.values().filter_map(|value| Some(referenced_variable(value)?.1));
         self.key_env.as_deref().into_iter().chain(headers)
     }
 }

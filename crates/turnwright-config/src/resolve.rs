@@ -136,7 +136,7 @@ impl ProviderSources<'_> {
                 let Some(default) = self.default.clone() else { return Ok(Provider::Unconfigured) };
                 let model = model.map(str::to_owned).or(default.model);
                 let request = self.request_fields(model.as_deref(), []);
-                EndpointSettings { request, model, ..default }
+                EndpointSettings { model, request, ..default }
             }
             ProviderRef::Named { name, model } => self.named_endpoint(name, model)?,
         };

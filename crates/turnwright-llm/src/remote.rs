@@ -340,9 +340,7 @@ impl RemoteModel {
                 self.post(&Request { effort, ..request.clone() }).await
             };
             match response {
-                Err(error)
-                    if effort != ReasoningEffort::Default && error.is_effort_rejection() =>
-                {
+                Err(error) if effort != ReasoningEffort::Default && error.is_effort_rejection() => {
                     self.rejected_efforts.fetch_or(1 << effort as u8, Ordering::Relaxed);
                 }
                 Err(error) if error.lacks_thought() => {

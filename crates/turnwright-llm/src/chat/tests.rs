@@ -78,8 +78,7 @@ fn calls_of_an_answer_that_ends_at_a_limit_are_cut_whatever_the_server_says() {
 
 #[test]
 fn the_word_of_gemini_for_a_malformed_call_counts_behind_openrouter() {
-    for (reason, native) in
-        [("error", "MALFORMED_FUNCTION_CALL"), ("stop", "UNEXPECTED_TOOL_CALL")]
+    for (reason, native) in [("error", "MALFORMED_FUNCTION_CALL"), ("stop", "UNEXPECTED_TOOL_CALL")]
     {
         let delta = json!({ "content": ",patch:true})" });
         let ends = json!({ "finish_reason": reason, "native_finish_reason": native });

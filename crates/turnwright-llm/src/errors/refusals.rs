@@ -206,8 +206,10 @@ mod tests {
     /// opencode#12671, litellm#25479: the plan was paid for.
     #[test]
     fn the_key_of_a_coding_plan_at_the_usual_address_is_told_as_such() {
-        let messages =
-            ["Insufficient balance or no resource package. Please recharge.", "余额不足或无可用资源包,请充值。"];
+        let messages = [
+            "Insufficient balance or no resource package. Please recharge.",
+            "余额不足或无可用资源包,请充值。",
+        ];
         for message in messages {
             let text = super::super::with_advice(message, ErrorKind::Quota, None, None);
             assert!(text.contains("must end in `/api/coding/paas/v4`"), "{text}");

@@ -222,7 +222,8 @@ impl Endpoint {
         let is_corrected = self.has_version_path.load(Ordering::Relaxed);
         is_corrected.then(|| {
             let mut corrected = self.base.clone();
-            corrected.set_path(&format!("{}{VERSION_PATH}", self.base.path().trim_end_matches('/')));
+            corrected
+                .set_path(&format!("{}{VERSION_PATH}", self.base.path().trim_end_matches('/')));
             corrected.into()
         })
     }

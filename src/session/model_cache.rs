@@ -2,7 +2,7 @@
 //! stay the same, listed on request.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -295,9 +295,9 @@ impl ModelCache {
         // One model of each provider, in an order that does not depend on the current model.
         let providers: BTreeMap<_, _> =
             known.in_use.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
-        for name in providers.values().filter_map(|model| known.listed(model.as_ref())).flatten() {
-            turnwright_types::lists::add_new(&mut names, name);
-        }
+        names.extend(providers.values().filter_map(|model| known.listed(model.as_ref())).flatten());
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         names.truncate(MAX_CHOICES);
         names
     }

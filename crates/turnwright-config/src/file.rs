@@ -330,7 +330,7 @@ impl ProviderSection {
     }
 }
 
-/// The variable to which a header's value refers, behind the scheme before it: `$NAME`, `${NAME}` or `Bearer ${NAME}`.
+/// The scheme and the variable in a header's value that refers to one: `$NAME`, `${NAME}` or `Bearer ${NAME}`.
 pub(crate) fn referenced_variable(value: &str) -> Option<(&str, &str)> {
     let (scheme, written) = value.split_once('$')?;
     let braced = written.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));

@@ -168,21 +168,22 @@ impl ProviderSources<'_> {
         let empty = ProviderSection::default();
         let section = self.file.providers.get(name).unwrap_or(&empty);
         let known = preset(name);
-        let usual = known.and_then(|provider| provider.base_url);
-        let base_url =
-            section.base_url.as_deref().or(usual).ok_or_else(|| {
-                self.error_in_file(&format!("`providers.{name}` needs a `base_url`"))
-            })?;
+        let usual_url = known.and_then(|provider| provider.base_url);
+        let Some(base_url) = section.base_url.as_deref().or(usual_url) else {
+            return Err(self.error_in_file(&format!("`providers.{name}` needs a `base_url`")));
+        };
+        let usual = known.filter(|provider| !leads_elsewhere(provider, section));
+        let whole = whole_model_name(usual, model);
         let headers = self.headers(name, section)?;
         let no_settings = ModelSection::default();
-        let model_section = section.model.get(model).unwrap_or(&no_settings);
+        let settings = section.model.get(&whole).or_else(|| section.model.get(model));
+        let model_section = settings.unwrap_or(&no_settings);
         let mut quirks = section.quirks.clone();
         quirks.extend(model_section.quirks.clone());
         Ok(EndpointSettings {
             name: Some(name.to_owned()),
             base_url: base_url.to_owned(),
-            key: self.key(name, section, known, &headers)?,
-            model: Some(whole_model_name(name, model)),
+            key: self.key(name, section, usual, &headers)?,
             api: self.api(name, section)?,
             headers,
             quirks,
@@ -190,6 +191,7 @@ impl ProviderSources<'_> {
                 Some(&format!("{name}/{model}")),
                 [&section.request, &model_section.request],
             ),
+            model: Some(whole),
             window: model_section.window,
             max_output: model_section.max_output,
             price: model_section.price,
@@ -218,14 +220,14 @@ impl ProviderSources<'_> {
         })
     }
 
-    /// The key of a provider. A key is sent only to the server that it was given for: the well-known
-    /// variable and the login apply to the well-known base URL, and to another one only the variable, if
-    /// the file says so.
+    /// The key of a provider; `usual` is the well-known one, at its own base URL. A key is sent only to the server
+    /// that it was given for: the well-known variable and the login apply to the well-known base URL, and to another
+    /// one only the variable, if the file says so.
     fn key(
         &self,
         name: &str,
         section: &ProviderSection,
-        known: Option<&ProviderPreset>,
+        usual: Option<&ProviderPreset>,
         headers: &[(String, Secret)],
     ) -> Result<Option<ProviderKey>, ConfigError> {
         if let Some(key) = section.key_env.as_ref().and_then(|variable| self.variable_key(variable))
@@ -235,7 +237,6 @@ impl ProviderSources<'_> {
         if let Some(file) = &section.key_file {
             return (self.read_key_file)(file).map(Some);
         }
-        let usual = known.filter(|provider| !leads_elsewhere(provider, section));
         if let Some(variable) = &section.key_env {
             // The name of the usual variable can also mean the login.
             let key = usual
@@ -308,8 +309,7 @@ impl ProviderSources<'_> {
                 return Ok((header.clone(), Secret::from(text.as_str())));
             };
             let key = self.keys.get(&*variable_name(variable)).ok_or_else(|| {
-                let place = format!("`providers.{name}.headers.{header}`");
-                self.unset_variable_error(variable, &place)
+                self.unset_variable_error(variable, &format!("`providers.{name}.headers.{header}`"))
             })?;
             Ok((header.clone(), Secret::from(format!("{scheme}{}", key.expose()))))
         });
@@ -331,14 +331,14 @@ impl ProviderSources<'_> {
     }
 }
 
-/// A model's name as its provider knows it. Some have named models after themselves, such as `openrouter/auto`; at
-/// OpenRouter and NVIDIA, all names have a slash.
-fn whole_model_name(provider: &str, model: &str) -> String {
-    let is_cut = match provider {
-        "nvidia" | "openrouter" => !model.contains('/'),
-        _ => provider == "groq" && ["compound", "compound-mini"].contains(&model),
-    };
-    if is_cut { format!("{provider}/{model}") } else { model.to_owned() }
+/// A model's name as its well-known provider knows it. Some have named models after themselves, such as
+/// `openrouter/auto`; at OpenRouter and NVIDIA, all names have a slash.
+fn whole_model_name(usual: Option<&ProviderPreset>, model: &str) -> String {
+    match usual.map_or("", |known| known.name) {
+        owner @ ("nvidia" | "openrouter") if !model.contains('/') => format!("{owner}/{model}"),
+        "groq" if ["compound", "compound-mini"].contains(&model) => format!("groq/{model}"),
+        _ => model.to_owned(),
+    }
 }
 
 /// The scheme, host and port of a base URL.
@@ -567,12 +567,15 @@ mod tests {
 
     #[test]
     fn models_that_a_provider_has_named_after_itself_keep_its_name() {
-        let text = "[providers.nvidia.model.nemotron-3-super]\nwindow = 1000";
+        let text = "[providers.nvidia.model]\nnemotron-3-super.window = 1000\n\
+                    'nvidia/nemotron-3-nano'.window = 1000";
         for (requested, expected) in [
             ("openrouter/auto", "openrouter/auto"),
             ("openrouter/openrouter/auto", "openrouter/auto"),
             ("openrouter/z-ai/glm-5.3", "z-ai/glm-5.3"),
             ("nvidia/nemotron-3-super", "nvidia/nemotron-3-super"),
+            ("nvidia/nemotron-3-nano", "nvidia/nemotron-3-nano"),
+            ("nvidia/nvidia/nemotron-3-nano", "nvidia/nemotron-3-nano"),
             ("nvidia/moonshotai/kimi-k3", "moonshotai/kimi-k3"),
             ("groq/compound-mini", "groq/compound-mini"),
             ("groq/groq/compound", "groq/compound"),
@@ -581,9 +584,12 @@ mod tests {
             let keys = ["OPENROUTER_API_KEY", "NVIDIA_API_KEY", "GROQ_API_KEY"];
             let endpoint = resolved_with(requested, &keys, &Logins::default(), text).unwrap();
             assert_eq!(endpoint.model.as_deref(), Some(expected), "{requested}");
-            let is_set = requested.contains("super");
+            let is_set = requested.contains("nemotron");
             assert_eq!(endpoint.window, is_set.then_some(1000), "{requested}");
         }
+        let own = "[providers.nvidia]\nbase_url = 'http://nim:8000/v1'";
+        let endpoint = resolved_with("nvidia/qwen3", &[], &Logins::default(), own).unwrap();
+        assert_eq!(endpoint.model.as_deref(), Some("qwen3"), "a server of the user's own");
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Endpoint {
     #[must_use]
     pub fn with_key_advice(mut self, advice: Option<String>) -> Endpoint {
         let other = refusals::other_site(&self.host()).filter(|_| self.key.is_some());
-        let more = other.map(|site| format!(". If it is of {site}, set a `base_url` there"));
+        let more = other.map(|site| format!(". A key of {site} needs a `base_url` there"));
         self.key_advice = advice.map(|advice| advice + &more.unwrap_or_default());
         self
     }
@@ -744,9 +744,9 @@ mod tests {
     #[test]
     fn a_refused_key_may_be_that_of_the_other_site_of_the_provider() {
         for (base, site) in [
-            ("https://api.moonshot.ai/v1", "If it is of api.moonshot.cn, set"),
-            ("https://open.bigmodel.cn/api/paas/v4", "If it is of api.z.ai, set"),
-            ("https://dashscope.aliyuncs.com/v1", "If it is of dashscope-intl.aliyuncs.com, set"),
+            ("https://api.moonshot.ai/v1", "A key of api.moonshot.cn needs"),
+            ("https://open.bigmodel.cn/api/paas/v4", "A key of api.z.ai needs"),
+            ("https://dashscope.aliyuncs.com/v1", "A key of dashscope-intl.aliyuncs.com needs"),
             ("https://api.deepseek.com/v1", ""),
         ] {
             let advise = |key: Option<&str>| {

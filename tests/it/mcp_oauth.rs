@@ -35,6 +35,8 @@ struct AuthState {
     client_secret: Option<&'static str>,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
+    /// What the address of the authorization server has behind that of the MCP server.
+    named_path: &'static str,
     /// True if the server has no metadata.
     is_silent: bool,
     /// True if whoever takes no stream of events is redirected to a manual.
@@ -68,7 +70,8 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
             }
             ("GET", path) if path.contains("/.well-known/oauth-protected-resource") => {
                 let body = json!({ "resource": format!("{base}/mcp"),
-                    "authorization_servers": [base], "scopes_supported": ["notes"] });
+                    "authorization_servers": [format!("{base}{}", auth.named_path)],
+                    "scopes_supported": ["notes"] });
                 answer_json(stream, "", &body);
             }
             ("GET", path) if path.contains("/.well-known/oauth-authorization-server") => {
@@ -725,6 +728,20 @@ fn an_authorization_server_may_name_another_issuer_if_the_code_stays_with_the_lo
     let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("issuer mismatch"), "{stderr}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn no_server_gets_the_codes_of_another_whose_name_it_takes() {
+    let home = turnwright_testing::temporary_folder();
+    let (known, _) = server(0);
+    let (stub, auth) = server(0);
+    // The issuer is compared with the usual addresses alone.
+    auth.lock().unwrap().named_path = "/x/.well-known/oauth-authorization-server";
+    auth.lock().unwrap().metadata = vec![("issuer", json!(format!("http://{}", known.host())))];
+    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("not one of the `issuer`"), "{stderr}");
     assert!(output.stdout.is_empty());
 }
 

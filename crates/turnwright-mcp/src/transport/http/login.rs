@@ -15,8 +15,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata,
-    AuthorizationMetadataSource::LegacyEndpointFallback, AuthorizationRequest,
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationRequest,
     AuthorizationSession, CredentialStore, OAuthClientConfig, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
@@ -92,8 +91,7 @@ async fn start_session(
     mut scopes: Vec<String>,
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
-    let discovered = login.discover().await.map_err(|error| describe_error(&error))?;
-    let (manager, metadata, is_advertised) = discovered;
+    let (manager, metadata) = login.discover().await.map_err(|error| describe_error(&error))?;
     let offline = "offline_access".to_owned();
     let supported = metadata.scopes_supported.as_deref().unwrap_or_default();
     if scopes.is_empty() {
@@ -107,7 +105,7 @@ async fn start_session(
     let session = open_session(login, manager, request).await.map_err(|error| {
         let why = describe_error(&error);
         match error {
-            _ if !is_advertised => format!(
+            _ if metadata.issuer.is_none() => format!(
                 "the server does not say how to log in, and the default endpoints did not work ({why}). \
                  If it requires a key, set it in a header"
             ),
@@ -283,11 +281,11 @@ impl ServerLogin {
         if (refused.is_none() || token != refused) && !is_expiring(&stored) {
             return Ok(token);
         }
-        let (mut manager, server, is_advertised) = self.discover().await?;
+        let (mut manager, server) = self.discover().await?;
         // While a server does not say who issues its tokens, its own address takes the place of the issuer. Then
         // its endpoints must not get a token that another server has issued, and the login is kept.
         let is_own = server.issuer.as_deref().and_then(origin) == Some(self.url.origin());
-        let is_other = !is_advertised || is_own && server.issuer != stored.issuer;
+        let is_other = server.issuer.is_none() || is_own && server.issuer != stored.issuer;
         if is_other && stored.issuer.is_some() {
             return Err(AuthError::NoAuthorizationSupport);
         }
@@ -314,11 +312,9 @@ impl ServerLogin {
         self.stored_token().await
     }
 
-    /// Discovers the authorization server of this server. Returns an OAuth client for it, its metadata, and false if
-    /// these are only guessed.
-    async fn discover(
-        &self,
-    ) -> Result<(AuthorizationManager, AuthorizationMetadata, bool), AuthError> {
+    /// Discovers the authorization server of this server. Returns an OAuth client for it, and its metadata, which have
+    /// no issuer if they are only guessed.
+    async fn discover(&self) -> Result<(AuthorizationManager, AuthorizationMetadata), AuthError> {
         let mut manager = self.manager(ANY_TYPE).await?;
         let mut resolved = manager.resolve_metadata().await;
         // Some servers redirect everyone but clients of MCP to their manual, which is elsewhere. Others would answer
@@ -337,23 +333,23 @@ impl ServerLogin {
         {
             misnamed = self.metadata_of(expected_issuer).await.filter(keeps_code);
         }
-        let is_guess = resolved.as_ref().is_ok_and(|found| found.source == LegacyEndpointFallback);
-        let metadata = misnamed.map_or_else(|| resolved.map(|found| found.metadata), Ok)?;
+        let metadata = misnamed.clone().map_or_else(|| resolved.map(|found| found.metadata), Ok)?;
         check_endpoints(&metadata)?;
         // Metadata at an unusual address can name any issuer. Users would log in there, and the code and later the
         // refresh token would go to whoever has written them.
-        if let Some(issuer) = &metadata.issuer
+        if misnamed.is_none()
+            && let Some(issuer) = &metadata.issuer
             && origin(issuer) != origin(&metadata.token_endpoint)
             && self
                 .metadata_of(issuer)
                 .await
                 .is_none_or(|own| own.token_endpoint != metadata.token_endpoint)
         {
-            let why = format!("the `token_endpoint` is not one of the `issuer` ({issuer})");
+            let why = format!("the `issuer` ({issuer}) does not confirm the `token_endpoint`");
             return Err(AuthError::MetadataError(why));
         }
         manager.set_metadata(metadata.clone());
-        Ok((manager, metadata, !is_guess))
+        Ok((manager, metadata))
     }
 
     /// Fetches the metadata of an authorization server, which may not name its address as its issuer, as those of
@@ -366,6 +362,7 @@ impl ServerLogin {
         let client = spawn_blocking(move || http_client(&server, ANY_TYPE)).await.ok()?.ok()?;
         for path in [
             format!("/.well-known/oauth-authorization-server{own_path}"),
+            format!("/.well-known/openid-configuration{own_path}"),
             format!("{own_path}/.well-known/openid-configuration"),
             "/.well-known/oauth-authorization-server".to_owned(),
         ] {

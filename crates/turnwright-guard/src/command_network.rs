@@ -26,18 +26,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The network, once it is made.
 #[derive(Debug, Default)]
-pub struct CommandNetwork(OnceLock<Option<Arc<SessionNetwork>>>);
+pub struct CommandNetwork(OnceLock<Arc<SessionNetwork>>);
 
 impl CommandNetwork {
-    /// The network; `None` where there are none. The first call makes it, with shared memory of at most this many bytes,
-    /// and blocks for some milliseconds.
+    /// The network; `None` if there are none here, or none can be made now. Makes it if there is none yet, with shared
+    /// memory of at most this many bytes, and blocks for some milliseconds then.
     pub fn get(&self, memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
-        self.0.get_or_init(|| create_network(memory_limit)).clone()
+        let network = self.0.get().or_else(|| {
+            let made = create_network(memory_limit)?;
+            Some(self.0.get_or_init(|| made))
+        });
+        network.cloned()
     }
 
     /// The network, if a command has used it.
     pub fn if_used(&self) -> Option<Arc<SessionNetwork>> {
-        self.0.get().cloned().flatten()
+        self.0.get().cloned()
     }
 }
 

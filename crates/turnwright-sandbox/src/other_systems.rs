@@ -102,9 +102,10 @@ pub(super) fn probe() -> SandboxSupport {
 
 /// Seatbelt has no namespaces, but its rules can tell the parts of a folder apart, and the loopback
 /// interface from the rest of the network.
-pub(super) fn probe_namespaces() -> NamespaceSupport {
-    let has_seatbelt = has_seatbelt();
-    NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt, ..NamespaceSupport::default() }
+#[expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
+pub(super) fn probe_namespaces() -> io::Result<NamespaceSupport> {
+    let is_possible = has_seatbelt();
+    Ok(NamespaceSupport { mounts: is_possible, network: is_possible, ..NamespaceSupport::default() })
 }
 
 /// No layer was made.
@@ -114,8 +115,9 @@ pub(super) fn publish_layer(_: &PrivateLayer, _: &File) -> io::Result<()> {
 }
 
 /// There are no overlay file systems.
-pub(super) fn can_layer_caches(_: &Path) -> bool {
-    false
+#[expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
+pub(super) fn can_layer_caches(_: &Path) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -132,10 +134,10 @@ mod tests {
         assert!(sandbox.refusals().is_none());
         let error = sandbox.explain(io::ErrorKind::NotFound.into());
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert_eq!(probe().seatbelt, probe_namespaces().mounts);
+        assert_eq!(probe().seatbelt, probe_namespaces().unwrap().mounts);
         assert!(NoSessionNetwork::create_within(None).is_err());
         let layer = PrivateLayer::new("/a".into(), Path::new("/b"));
         publish_layer(&layer, &tempfile::tempfile().unwrap()).unwrap();
-        assert!(!can_layer_caches(Path::new("/")));
+        assert!(!can_layer_caches(Path::new("/")).unwrap());
     }
 }

@@ -32,11 +32,8 @@ impl CommandNetwork {
     /// The network; `None` if there are none here, or none can be made now. Makes it if there is none yet, with shared
     /// memory of at most this many bytes, and blocks for some milliseconds then.
     pub fn get(&self, memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
-        let network = self.0.get().or_else(|| {
-            let made = create_network(memory_limit)?;
-            Some(self.0.get_or_init(|| made))
-        });
-        network.cloned()
+        let network = self.if_used().or_else(|| create_network(memory_limit))?;
+        Some(Arc::clone(self.0.get_or_init(|| network)))
     }
 
     /// The network, if a command has used it.
@@ -48,10 +45,8 @@ impl CommandNetwork {
 fn create_network(memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
     let is_possible = turnwright_sandbox::namespace_support().network;
     let created = is_possible.then(|| SessionNetwork::create_within(memory_limit))?;
-    created
-        .inspect_err(|error| tracing::warn!(%error, "commands share no network"))
-        .ok()
-        .map(Arc::new)
+    let network = created.inspect_err(|error| tracing::warn!(%error, "commands share no network"));
+    network.ok().map(Arc::new)
 }
 
 /// At most this many connections wait to be accepted.

@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_fails_for_want_of_processes_or_files_is_repeated() {
-        let known = OnceLock::new();
+        let known = OnceLock::<bool>::new();
         assert!(!found_once(&known, || Err(io::ErrorKind::WouldBlock.into())));
         assert!(found_once(&known, || Ok(true)));
         assert!(found_once(&known, || Ok(false)));

@@ -1,5 +1,6 @@
 //! Systems on which no process confines itself. On macOS, the system's `sandbox-exec` applies the profile before it
 //! becomes the program. Elsewhere there is no sandbox that this crate knows, and preparing one always fails.
+#![expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
 
 use std::fs::File;
 use std::io;
@@ -17,9 +18,8 @@ use super::{
 pub struct OtherSandbox(());
 
 #[allow(
-    clippy::unnecessary_wraps,
     clippy::unused_self,
-    reason = "on other systems this can fail and has data; only where it is private do the lints ask"
+    reason = "on other systems this has data; only where it is private does the lint ask"
 )]
 impl OtherSandbox {
     /// Does nothing on macOS.
@@ -102,20 +102,17 @@ pub(super) fn probe() -> SandboxSupport {
 
 /// Seatbelt has no namespaces, but its rules can tell the parts of a folder apart, and the loopback
 /// interface from the rest of the network.
-#[expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
 pub(super) fn probe_namespaces() -> io::Result<NamespaceSupport> {
-    let is_possible = has_seatbelt();
-    Ok(NamespaceSupport { mounts: is_possible, network: is_possible, ..NamespaceSupport::default() })
+    let works = has_seatbelt();
+    Ok(NamespaceSupport { mounts: works, network: works, ..NamespaceSupport::default() })
 }
 
 /// No layer was made.
-#[expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
 pub(super) fn publish_layer(_: &PrivateLayer, _: &File) -> io::Result<()> {
     Ok(())
 }
 
 /// There are no overlay file systems.
-#[expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
 pub(super) fn can_layer_caches(_: &Path) -> io::Result<bool> {
     Ok(false)
 }

@@ -58,15 +58,13 @@ pub(in super::super) fn probe_namespaces() -> io::Result<NamespaceSupport> {
 }
 
 fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> io::Result<bool> {
-    let planned = MountNamespace::plan(&SandboxProfile::default(), &[], None);
-    is_possible(planned.and_then(|mut mount_namespace| {
-        if has_processes {
-            mount_namespace.isolate_processes();
-        }
-        run_in_child(move || {
-            mount_namespace.enter(None)?;
-            if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
-        })
+    let mut mount_namespace = MountNamespace::plan(&SandboxProfile::default(), &[], None)?;
+    if has_processes {
+        mount_namespace.isolate_processes();
+    }
+    is_possible(run_in_child(move || {
+        mount_namespace.enter(None)?;
+        if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
     }))
 }
 
@@ -75,9 +73,8 @@ fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> io::Result<
 /// # Errors
 /// If it has failed because the system was short of processes, memory or open files, which may change any moment.
 fn is_possible(tried: io::Result<()>) -> io::Result<bool> {
-    use libc::{EAGAIN, EMFILE, ENFILE, ENOMEM};
     match tried.as_ref().map_err(io::Error::raw_os_error) {
-        Err(Some(EAGAIN | EMFILE | ENFILE | ENOMEM)) => tried.map(|()| true),
+        Err(Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => tried.and(Ok(true)),
         other => Ok(other.is_ok()),
     }
 }
@@ -91,12 +88,10 @@ pub(in super::super) fn can_layer_caches(folder: &Path) -> io::Result<bool> {
     let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
     // The disk may have space again later.
     let works = prepared.and_then(|overlay| {
-        let planned = MountNamespace::plan(&SandboxProfile::default(), &[], None);
-        is_possible(planned.and_then(|namespace| {
-            run_in_child(move || {
-                namespace.join()?;
-                overlay.open().map(drop)
-            })
+        let namespace = MountNamespace::plan(&SandboxProfile::default(), &[], None)?;
+        is_possible(run_in_child(move || {
+            namespace.join()?;
+            overlay.open().map(drop)
         }))
     });
     // The kernel's folder in there can be removed, but not opened.

@@ -476,7 +476,8 @@ fn config_risk(
     if !is_complete {
         return Some(not_understood());
     }
-    let (Some(own), Some(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
+    let (Some(own), Some(of_modules)) = (read_with_included(&own), read_with_included(&configs))
+    else {
         return Some(not_understood());
     };
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
@@ -506,6 +507,26 @@ fn read_settings(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
     for file in files.iter().filter(|file| fs::symlink_metadata(file).is_ok()) {
         let text = read_text(file, MAX_CONFIG_BYTES)?;
         all.extend(settings::parse(&text)?);
+    }
+    Some(all)
+}
+
+/// The same with the settings of the files that they include, under whatever condition, in place of the includes. One
+/// that is not followed stays.
+fn read_with_included(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
+    let mut pending = files.to_vec();
+    let mut left = MAX_SETTINGS_FILES;
+    let mut all = Vec::new();
+    while let Some(file) = pending.pop() {
+        for setting in read_settings(slice::from_ref(&file))? {
+            match setting.included_file(&file).filter(|_| left > 0) {
+                Some(included) => {
+                    left -= 1;
+                    pending.push(normalize_lexically(&included));
+                }
+                None => all.push(setting),
+            }
+        }
     }
     Some(all)
 }

@@ -276,6 +276,34 @@ fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
     assert!(disk.reason("top").contains("not understood"));
 }
 
+#[test]
+fn the_settings_of_included_files_count_in_place_of_the_includes() {
+    let disk = TestFolder::new();
+    let reason = |line: &str| {
+        let script = shell::parse(line, ShellDialect::Bash);
+        let git = GitUse::of(&script.commands[0]);
+        let risk = program_risk(&disk.base.join("a"), Some(&git), false);
+        risk.map_or(String::new(), |risk| risk.reason)
+    };
+    // So does `actions/checkout` from version 6 on.
+    let config = format!(
+        "{USUAL_CONFIG}[includeIf \"gitdir:/work/a/.git\"]\npath = ../../runner/credentials\n\
+         [includeIf \"gitdir:/github/workspace/.git\"]\npath = /missing/credentials\n"
+    );
+    disk.repository("a/.git", &config);
+    assert_eq!(reason("git status"), "");
+    disk.file("runner/credentials", "[http \"https://a.example/\"]\nextraHeader = x\n");
+    assert_eq!(reason("git status"), "");
+    assert!(reason("git push").contains("extraheader"));
+    disk.file("runner/credentials", "[include]\npath = more\n");
+    disk.file("runner/more", "[core]\nfsmonitor = x\n");
+    assert!(reason("git status").contains("core.fsmonitor"));
+    for more in ["credentials", "~/more"] {
+        disk.file("runner/more", &format!("[include]\npath = {more}\n"));
+        assert!(reason("git status").contains("include.path"), "{more}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn settings_that_could_block_or_never_end_are_not_read() {

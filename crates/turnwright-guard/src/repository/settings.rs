@@ -180,8 +180,11 @@ const PROGRAM_KEYS: &[(GitProgram, &str)] = &[
 ];
 
 /// Kinds of programs, and the sections of which each key names one.
-const SECTIONS_OF_PROGRAMS: &[(GitProgram, &str)] =
-    &[(GitProgram::Hook, "hook"), (GitProgram::Interactive, "alias pager")];
+const SECTIONS_OF_PROGRAMS: &[(GitProgram, &str)] = &[
+    (GitProgram::Content, "annex"),
+    (GitProgram::Hook, "hook hooks secrets"),
+    (GitProgram::Interactive, "alias pager"),
+];
 
 /// Keys and sections that lead to other places where git connects to one, or to a program for that.
 const CONNECTION_KEYS: &str = "fetch.bundleuri lfs.url lfs.pushurl remote.proxy remote.pushurl remote.url \
@@ -189,8 +192,8 @@ const CONNECTION_KEYS: &str = "fetch.bundleuri lfs.url lfs.pushurl remote.proxy 
 const CONNECTION_SECTIONS: &[&str] = &["credential", "http", "protocol", "ssh"];
 
 /// Sections that matter only to programs for people, and to commands that are not looked into.
-const INTERACTIVE_SECTIONS: &[&str] =
-    &["gitflow", "git-town", "github", "gitlab", "gui", "help", "instaweb", "sendemail", "web"];
+const INTERACTIVE_SECTIONS: &str = "absorb branchless forge ghq git-town gitbutler gitflow github gitlab gitreview gtr \
+                                    gui help hub instaweb magit revise sendemail spice svn svn-remote web worktrunk wt";
 
 /// Keys that name a file from which git takes patterns or names of commits, and what the name of such a file
 /// contains if it is the user's own.
@@ -267,7 +270,7 @@ impl GitSetting {
         }
         let connects = is_in(CONNECTION_KEYS, &self.key) || CONNECTION_SECTIONS.contains(&section);
         let hooks = (self.key == "core.hookspath").then_some(GitProgram::Hook);
-        let is_interactive = INTERACTIVE_SECTIONS.contains(&section);
+        let is_interactive = is_in(INTERACTIVE_SECTIONS, section);
         let kind = self
             .program()
             .or(hooks)
@@ -478,6 +481,10 @@ mod tests {
             "[submodule \"a\"]\n\tactive = true\n\turl = ../a\n",
             "[extensions]\n\tworktreeConfig = true\n",
             "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\trequired = true\n",
+            "[lfs]\n\tfetchexclude = *\n[lfs \"transfer\"]\n\tmaxretries = 3\n",
+            // `scalar clone` writes these.
+            "[core]\nconfigWriteLockTimeoutMS = 150\n[receive]\nautoGC = false\n",
+            "[remote \"a\"]\nannex-ignore = true\n[submodule]\nfetchJobs = 8\n",
             "# [core]\n; fsmonitor = x\n",
             "[user]\nname = \"# fsmonitor\"\n",
         ] {
@@ -520,6 +527,11 @@ mod tests {
             ("[core]\nhooksPath = x", "commit, push, checkout a, status, log", ""),
             ("[trailer \"x\"]\ncommand = x", "commit --trailer a=b", "commit -m x, log"),
             ("[difftool \"x\"]\ncmd = x", "difftool, st", "diff, commit"),
+            // So do the tools for working trees and for stacks of commits that are not git's own.
+            ("[worktrunk]\ndefault-branch = main", "wt", "status, commit, push, log"),
+            ("[svn-remote \"svn\"]\nurl = x", "svn fetch", "status, commit, push"),
+            ("[annex]\nuuid = x", "status, add .", "rev-parse HEAD"),
+            ("[hooks]\nallowNonAscii = true", "commit", ""),
             ("[core]\nworktree = /", "status, log, push, rev-parse HEAD", ""),
             ("[include]\npath = x", "status, log, push, rev-parse HEAD", ""),
             ("[never]\nheardOf = it", "status, log, push, rev-parse HEAD", ""),

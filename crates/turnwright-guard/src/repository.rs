@@ -33,7 +33,7 @@ const MAX_POINTER_BYTES: usize = 4 * 1024;
 /// The maximum number of settings files that are read because one includes another.
 const MAX_SETTINGS_FILES: usize = 16;
 /// The config files of at most this many submodules are read.
-const MAX_SUBMODULES: usize = 64;
+const MAX_SUBMODULES: usize = 512;
 /// At most this many files are asked about before git shows all changes.
 const MAX_TRACKED_SECRETS: usize = 4_096;
 

@@ -277,6 +277,27 @@ fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
 }
 
 #[test]
+fn a_repository_with_as_many_submodules_as_boost_is_understood() {
+    let disk = TestFolder::new();
+    disk.repository("top/.git", USUAL_CONFIG);
+    let mut index = b"DIRC\0\0\0\x02\0\0\0\xab".to_vec();
+    for number in 0..171 {
+        index.extend([0; 24]);
+        index.extend(0o160_000_u32.to_be_bytes());
+        index.extend([0; 12]);
+        index.extend([1; 20]);
+        index.extend(format!("\0\x04s{number:03}\0\0\0\0\0\0").bytes());
+        disk.repository(&format!("top/s{number:03}/.git"), USUAL_CONFIG);
+        disk.file(&format!("top/.git/modules/s{number:03}/config"), USUAL_CONFIG);
+    }
+    index.extend([0; 20]);
+    fs::write(disk.base.join("top/.git/index"), &index).unwrap();
+    assert_eq!(disk.reason("top"), "");
+    disk.file("top/s170/.git/config", "[core]\nfsmonitor = ./x\n");
+    assert!(disk.reason("top").contains("core.fsmonitor"));
+}
+
+#[test]
 fn the_settings_of_included_files_count_in_place_of_the_includes() {
     let disk = TestFolder::new();
     let reason = |line: &str| {

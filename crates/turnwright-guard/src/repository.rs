@@ -163,9 +163,11 @@ fn state_folder(found: &GitRepository, root: &Path) -> Option<PathBuf> {
     own_git_folder(found).filter(|git| !git.starts_with(root))
 }
 
-/// The folder of a repository. One that is elsewhere must refer back to the working tree.
+/// The folder of a repository. One that is elsewhere must refer back to the working tree, or be beside the `.git` that
+/// leads to it, like a `.bare` with working trees around it.
 fn own_git_folder(found: &GitRepository) -> Option<PathBuf> {
-    if found.is_elsewhere { verified_git_folder(found) } else { Some(found.git.clone()) }
+    let is_here = !found.is_elsewhere || found.git.parent() == Some(&*found.top);
+    if is_here { Some(found.git.clone()) } else { verified_git_folder(found) }
 }
 
 /// The folders with the history of the repository around a folder, and of its submodules.

@@ -277,6 +277,19 @@ fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
 }
 
 #[test]
+fn a_bare_repository_beside_its_working_trees_is_the_folders_own() {
+    let disk = TestFolder::new();
+    disk.repository("top/.bare", "[core]\nbare = true\n");
+    disk.file("top/.git", "gitdir: ./.bare\n");
+    assert_eq!(disk.reason("top/docs"), "");
+    assert_eq!(history_folders(&disk.base.join("top")), [disk.base.join("top/.bare")]);
+    disk.file("top/.bare/config", "[core]\nfsmonitor = ./x\n");
+    assert!(disk.reason("top").contains("core.fsmonitor"));
+    disk.file("top/docs/.git", "gitdir: ../.bare\n");
+    assert!(disk.reason("top/docs").contains("another folder"));
+}
+
+#[test]
 fn a_repository_with_as_many_submodules_as_boost_is_understood() {
     let disk = TestFolder::new();
     disk.repository("top/.git", USUAL_CONFIG);

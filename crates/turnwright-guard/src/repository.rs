@@ -472,7 +472,6 @@ fn config_risk(
     only_reads: bool,
 ) -> Option<Uncertainty> {
     let Some(common) = common_folder(found) else { return Some(not_understood()) };
-    let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
     let (configs, is_complete) = submodule_configs(&common.join("modules"), MAX_SUBMODULES);
     if !is_complete {
@@ -482,6 +481,10 @@ fn config_risk(
     else {
         return Some(not_understood());
     };
+    // A linked working tree has no other one, whatever the shared settings say, unless it may have settings of its own.
+    let is_linked = common != found.git
+        && own.iter().all(|setting| setting.key != "extensions.worktreeconfig");
+    let is_its_tree = is_linked || is_worktree(&common, &found.top);
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
     let is_risky = |setting: &GitSetting| match git {
         None => !setting.is_harmless(),

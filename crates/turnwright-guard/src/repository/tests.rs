@@ -290,6 +290,22 @@ fn a_bare_repository_beside_its_working_trees_is_the_folders_own() {
 }
 
 #[test]
+fn a_linked_working_tree_of_a_submodule_is_understood() {
+    let disk = TestFolder::new();
+    let config = "[core]\nworktree = ../../../sub\n";
+    disk.repository("top/.git", USUAL_CONFIG);
+    disk.repository("top/.git/modules/sub", config);
+    let tree = "top/.git/modules/sub/worktrees/tree";
+    disk.file(&format!("{tree}/commondir"), "../..\n");
+    disk.file(&format!("{tree}/gitdir"), &disk.base.join("tree/.git").display().to_string());
+    disk.file("tree/.git", &format!("gitdir: ../{tree}\n"));
+    assert_eq!(disk.reason("tree"), "");
+    let own = format!("{config}[extensions]\nworktreeConfig = true\n");
+    disk.file("top/.git/modules/sub/config", &own);
+    assert!(disk.reason("tree").contains("core.worktree"));
+}
+
+#[test]
 fn a_repository_with_as_many_submodules_as_boost_is_understood() {
     let disk = TestFolder::new();
     disk.repository("top/.git", USUAL_CONFIG);

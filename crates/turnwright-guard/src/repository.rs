@@ -111,9 +111,8 @@ pub(crate) fn tracked_secrets(
         })
     });
     // An index that is not understood is a reason to ask, which `program_risk` gives.
-    let mut files = listed.unwrap_or_default();
-    files.truncate(MAX_TRACKED_SECRETS);
-    files.into_iter().map(|path| found.top.join(path)).collect()
+    let files = listed.unwrap_or_default().into_iter().take(MAX_TRACKED_SECRETS);
+    files.map(|path| found.top.join(path)).collect()
 }
 
 /// Paths in the index; `None` if it is not understood.
@@ -136,10 +135,8 @@ fn read_index(
 
 /// The folder that the working trees of a repository share; `None` if its name is not understood.
 fn common_folder(found: &GitRepository) -> Option<PathBuf> {
-    if !found.git.join("commondir").exists() {
-        return Some(found.git.clone());
-    }
-    shared_folder(&found.git)
+    let is_linked = found.git.join("commondir").exists();
+    if is_linked { shared_folder(&found.git) } else { Some(found.git.clone()) }
 }
 
 /// The folder from which git takes the settings and hooks of this one; `None` if it is none or not understood.
@@ -456,8 +453,7 @@ fn repository_risk(
         }
         for path in submodules {
             match GitRepository::at(&repository.top.join(path)) {
-                Ok(Some(inner)) => pending.push(inner),
-                Ok(None) => {}
+                Ok(inner) => pending.extend(inner),
                 Err(reason) => return Some(reason.to_string().into()),
             }
         }
@@ -482,9 +478,8 @@ fn config_risk(
         return Some(not_understood());
     };
     // A linked working tree has no other one, whatever the shared settings say, unless it may have settings of its own.
-    let is_linked = common != found.git
-        && own.iter().all(|setting| setting.key != "extensions.worktreeconfig");
-    let is_its_tree = is_linked || is_worktree(&common, &found.top);
+    let has_own = own.iter().any(|setting| setting.key == "extensions.worktreeconfig");
+    let is_its_tree = common != found.git && !has_own || is_worktree(&common, &found.top);
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
     let is_risky = |setting: &GitSetting| match git {
         None => !setting.is_harmless(),
@@ -516,20 +511,21 @@ fn read_settings(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
     Some(all)
 }
 
-/// The same with the settings of the files that they include, under whatever condition, in place of the includes. One
-/// that is not followed stays.
+/// The same with the settings of the files that they include, under whatever condition, in place of the includes. Those
+/// of files in a home folder, and of too many, stay.
 fn read_with_included(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
     let mut pending = files.to_vec();
     let mut left = MAX_SETTINGS_FILES;
     let mut all = Vec::new();
     while let Some(file) = pending.pop() {
         for setting in read_settings(slice::from_ref(&file))? {
-            match setting.included_file(&file).filter(|_| left > 0) {
-                Some(included) => {
+            let is_include = ["include.path", "includeif.path"].contains(&setting.key.as_str());
+            match setting.value.as_deref().filter(|value| !value.starts_with(['~', '%'])) {
+                Some(value) if is_include && left > 0 => {
                     left -= 1;
-                    pending.push(normalize_lexically(&included));
+                    pending.push(normalize_lexically(&file.with_file_name(value)));
                 }
-                None => all.push(setting),
+                _ => all.push(setting),
             }
         }
     }
@@ -553,11 +549,8 @@ pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
 /// file names is the repository's own.
 pub(crate) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<Uncertainty> {
     let Some(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
-    let risky = all.iter().find(|setting| {
-        let is_known_tree = is_tree && setting.key == "core.worktree";
-        !is_known_tree && !setting.is_harmless()
-    });
-    risky.map(setting_risk)
+    let mut unknown = all.iter().filter(|setting| !is_tree || setting.key != "core.worktree");
+    unknown.find(|setting| !setting.is_harmless()).map(setting_risk)
 }
 
 fn not_understood() -> Uncertainty {

@@ -226,13 +226,6 @@ impl GitSetting {
         files.collect()
     }
 
-    /// The file whose settings git reads because of this one in `file`; `None` if it is none, or in the home folder.
-    pub(super) fn included_file(&self, file: &Path) -> Option<PathBuf> {
-        let is_include = ["include.path", "includeif.path"].contains(&self.key.as_str());
-        let value = self.value.as_deref().filter(|_| is_include)?;
-        (!value.starts_with(['~', '%'])).then(|| file.with_file_name(value))
-    }
-
     /// Returns true if the setting only names a program, so that the sandbox bounds its effects. An alias
     /// may also stand for a command that destroys something.
     pub(super) fn is_program(&self) -> bool {

@@ -215,9 +215,8 @@ impl FolderRules {
         rules.files = Some(Arc::new(RuleFiles { above: None, own, is_top: false }));
         rules.in_repository = parent_rules_apply(root);
         if rules.in_repository {
-            let mut above: Vec<_> = root.ancestors().skip(1).collect();
-            above.reverse();
-            for folder in above {
+            let above: Vec<_> = root.ancestors().skip(1).collect();
+            for folder in above.into_iter().rev() {
                 rules = rules.below(folder, |_| true).unwrap_or(rules);
             }
         }

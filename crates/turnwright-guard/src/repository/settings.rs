@@ -154,11 +154,7 @@ impl GitConfigParser<'_> {
     }
 }
 
-/// Sections in which no key starts a program.
-const HARMLESS_SECTIONS: &str =
-    "advice branch color column feature index maintenance pack repack rerere status user worktree";
-
-/// Keys in other sections that start no program.
+/// Keys that start no program, and sections in which no key does.
 const HARMLESS_KEYS: &str = include_str!("settings/harmless_keys.txt");
 
 /// Keys that are harmless with exactly this value: what `git lfs install --local` writes.
@@ -169,27 +165,20 @@ const HARMLESS_PAIRS: &[(&str, &str)] = &[
     ("filter.smudge", "git-lfs smudge -- %f"),
 ];
 
-/// Kinds of programs, and the keys that name one.
+/// Kinds of programs, the keys that name one, and the sections of which each key does.
 const PROGRAM_KEYS: &[(GitProgram, &str)] = &[
     (GitProgram::Connection, include_str!("settings/programs/connection.txt")),
     (GitProgram::Content, include_str!("settings/programs/content.txt")),
     (GitProgram::Diff, include_str!("settings/programs/diff.txt")),
     (GitProgram::Fsmonitor, include_str!("settings/programs/fsmonitor.txt")),
+    (GitProgram::Hook, include_str!("settings/programs/hook.txt")),
     (GitProgram::Interactive, include_str!("settings/programs/interactive.txt")),
     (GitProgram::Signature, include_str!("settings/programs/signature.txt")),
 ];
 
-/// Kinds of programs, and the sections of which each key names one.
-const SECTIONS_OF_PROGRAMS: &[(GitProgram, &str)] = &[
-    (GitProgram::Content, "annex"),
-    (GitProgram::Hook, "hook hooks secrets"),
-    (GitProgram::Interactive, "alias pager"),
-];
-
 /// Keys and sections that lead to other places where git connects to one, or to a program for that.
-const CONNECTION_KEYS: &str = "fetch.bundleuri lfs.url lfs.pushurl remote.proxy remote.pushurl remote.url \
-                               remote.vcs transfer.bundleuri";
-const CONNECTION_SECTIONS: &[&str] = &["credential", "http", "protocol", "ssh"];
+const CONNECTIONS: &str = "credential fetch.bundleuri http lfs.url lfs.pushurl protocol remote.proxy remote.pushurl \
+                           remote.url remote.vcs ssh transfer.bundleuri";
 
 /// Sections that matter only to programs for people, and to commands that are not looked into.
 const INTERACTIVE_SECTIONS: &str = "absorb branchless forge ghq git-town gitbutler gitflow github gitlab gitreview gtr \
@@ -235,12 +224,10 @@ impl GitSetting {
     /// The kind of the program that the setting names.
     fn program(&self) -> Option<GitProgram> {
         let section = self.key.split('.').next().unwrap_or_default();
-        let named = PROGRAM_KEYS
-            .iter()
-            .find(|(_, keys)| text::list_entries(keys).any(|known| known == self.key));
-        named
-            .or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|(_, sections)| is_in(sections, section)))
-            .map(|(kind, _)| *kind)
+        let named = PROGRAM_KEYS.iter().find(|(_, names)| {
+            text::list_entries(names).any(|name| name == self.key || name == section)
+        });
+        named.map(|(kind, _)| *kind)
     }
 
     /// Returns true if the setting may make git start a program in this use, or lead it elsewhere. One that is not
@@ -261,7 +248,7 @@ impl GitSetting {
                     || !["insteadof", "pushinsteadof"].contains(&key)
                     || value.is_empty());
         }
-        let connects = is_in(CONNECTION_KEYS, &self.key) || CONNECTION_SECTIONS.contains(&section);
+        let connects = is_in(CONNECTIONS, &self.key) || is_in(CONNECTIONS, section);
         let hooks = (self.key == "core.hookspath").then_some(GitProgram::Hook);
         let is_interactive = is_in(INTERACTIVE_SECTIONS, section);
         let kind = self
@@ -320,8 +307,7 @@ impl GitSetting {
             "remote.url" | "remote.pushurl" | "submodule.url" => is_plain_url(value),
             "submodule.update" => !value.starts_with('!'),
             name => {
-                is_in(HARMLESS_SECTIONS, section)
-                    || text::list_entries(HARMLESS_KEYS).any(|known| known == name)
+                text::list_entries(HARMLESS_KEYS).any(|known| known == name || known == section)
                     || HARMLESS_PAIRS.contains(&(name, value))
             }
         }
@@ -436,6 +422,8 @@ mod tests {
             ("[include]\npath = x", "include.path"),
             ("[includeIf \"gitdir:/\"]\npath = x", "includeif.gitdir:/.path"),
             ("[diff]\nexternal = x", "diff.external"),
+            // A format can add a line `exec …` to the steps.
+            ("[rebase]\ninstructionFormat = %s%nexec x", "rebase.instructionformat"),
             ("[diff \"a\\\"]b\"]\ntextconv = x", "diff.a\"]b.textconv"),
             ("[diff.x]\ncommand = x", "diff.x.command"),
             ("[filter \"x\"]\nclean = x", "filter.x.clean"),

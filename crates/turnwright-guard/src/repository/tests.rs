@@ -140,6 +140,9 @@ fn a_repository_is_untrusted_when_its_config_starts_programs() {
     disk.file("thief/.git", "gitdir: ../plain/.git\n");
     disk.repository("borrower/.git", USUAL_CONFIG);
     disk.file("borrower/.git/objects/info/alternates", "../../plain/.git/objects\n");
+    disk.repository("stray/.git", USUAL_CONFIG);
+    disk.file("stray/.git/commondir", "../../plain/.git\n");
+    disk.repository("moved/.git", "[core]\nworktree = ..\nworktree = /\n");
     disk.file("lost/.git", "gitdir: ../nowhere\n");
     disk.file("noise/.git", "what?\n");
     for folder in ["plain", "plain/deep/er", "super"] {
@@ -148,9 +151,10 @@ fn a_repository_is_untrusted_when_its_config_starts_programs() {
     for folder in ["trap", "trap/sub"] {
         assert!(disk.reason(folder).contains("core.fsmonitor"), "{folder}");
     }
-    for folder in ["thief", "away"] {
+    for folder in ["thief", "away", "stray"] {
         assert!(disk.reason(folder).contains("another folder"), "{folder}");
     }
+    assert!(disk.reason("moved").contains("core.worktree"));
     assert!(disk.reason("borrower").contains("alternates"));
     for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
         assert_ne!(disk.reason(folder), "", "{folder}");
@@ -271,6 +275,14 @@ fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
     assert_eq!(disk.reason("top"), "");
     disk.repository("top/sub/.git", "[core]\nfsmonitor = ./x\n");
     assert!(disk.reason("top").contains("core.fsmonitor"));
+    // git does not look at the permissions of a submodule, and takes the length of a name from the flags.
+    let mut odd = index.clone();
+    odd[36..40].copy_from_slice(&0o160_644_u32.to_be_bytes());
+    fs::write(disk.base.join("top/.git/index"), &odd).unwrap();
+    assert!(disk.reason("top").contains("core.fsmonitor"));
+    odd[73] = 2;
+    fs::write(disk.base.join("top/.git/index"), &odd).unwrap();
+    assert!(disk.reason("top").contains("not understood"));
     disk.repository("top/sub/.git", USUAL_CONFIG);
     fs::write(disk.base.join("top/.git/index"), &index[..40]).unwrap();
     assert!(disk.reason("top").contains("not understood"));
@@ -342,6 +354,7 @@ fn the_settings_of_included_files_count_in_place_of_the_includes() {
     );
     disk.repository("a/.git", &config);
     assert_eq!(reason("git status"), "");
+    assert!(disk.reason("a").contains("includeif"), "they may change after the repository appeared");
     disk.file("runner/credentials", "[http \"https://a.example/\"]\nextraHeader = x\n");
     assert_eq!(reason("git status"), "");
     assert!(reason("git push").contains("extraheader"));
@@ -352,6 +365,28 @@ fn the_settings_of_included_files_count_in_place_of_the_includes() {
         disk.file("runner/more", &format!("[include]\npath = {more}\n"));
         assert!(reason("git status").contains("include.path"), "{more}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn names_of_files_mean_what_they_mean_to_git() {
+    let disk = TestFolder::new();
+    let script = shell::parse("git status", ShellDialect::Bash);
+    let git = GitUse::of(&script.commands[0]);
+    disk.repository("a/.git", "[include]\npath = link/../x\n");
+    disk.file("a/.git/x", "");
+    disk.file("a/evil/x", "[core]\nfsmonitor = ./x\n");
+    disk.file("a/evil/sub/y", "");
+    std::os::unix::fs::symlink("../evil/sub", disk.base.join("a/.git/link")).unwrap();
+    let risk = program_risk(&disk.base.join("a"), Some(&git), false).unwrap();
+    assert!(risk.reason.contains("core.fsmonitor"), "{risk:?}");
+    disk.repository("b/.bare", USUAL_CONFIG);
+    disk.repository("b/.bare ", "[core]\nfsmonitor = ./x\n");
+    disk.file("b/.git", "gitdir: .bare \n");
+    assert!(disk.reason("b").contains("core.fsmonitor"));
+    // In Shift JIS the backslash is a part of a character, so the quote would begin what hides the next line.
+    fs::write(disk.base.join("b/.bare /config"), b"[user]\nname = \x83\x5c\" \n").unwrap();
+    assert!(disk.reason("b").contains("not understood"));
 }
 
 #[cfg(unix)]

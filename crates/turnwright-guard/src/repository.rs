@@ -422,12 +422,29 @@ pub(crate) fn program_risk(
             return Some(reason.to_owned().into());
         }
         match GitRepository::at(folder) {
-            Ok(Some(found)) => return repository_risk(found, git, only_reads),
+            Ok(Some(found)) => {
+                let is_used = is_certainly_used(&found);
+                let risk = repository_risk(found, git, only_reads);
+                if is_used || risk.is_some() {
+                    return risk;
+                }
+            }
             Ok(None) => {}
             Err(reason) => return Some(reason.to_string().into()),
         }
     }
     None
+}
+
+/// Returns true if git uses what a `.git` leads to. It passes over one whose `HEAD` names no branch or commit, and takes
+/// the repository around it.
+fn is_certainly_used(found: &GitRepository) -> bool {
+    let head = read_text(&found.git.join("HEAD"), MAX_POINTER_BYTES).unwrap_or_default();
+    let branch = head.strip_prefix("ref:").map(str::trim_start);
+    let is_commit = head.len() >= 40 && head.bytes().take(40).all(|byte| byte.is_ascii_hexdigit());
+    (is_commit || branch.is_some_and(|name| name.starts_with("refs/")))
+        && common_folder(found)
+            .is_some_and(|common| ["objects", "refs"].iter().all(|name| common.join(name).is_dir()))
 }
 
 /// Why git may start a program in this repository or in one of its submodules, in which git runs itself.

@@ -404,6 +404,16 @@ fn settings_that_could_block_or_never_end_are_not_read() {
 }
 
 #[test]
+fn a_folder_that_git_passes_over_hides_no_settings_of_the_repository_around_it() {
+    let disk = TestFolder::new();
+    disk.repository("p/.git", "[core]\nfsmonitor = ./x\n");
+    disk.repository("p/sub/.git", USUAL_CONFIG);
+    assert_eq!(disk.reason("p/sub"), "");
+    disk.file("p/sub/.git/HEAD", "no branch\n");
+    assert!(disk.reason("p/sub").contains("core.fsmonitor"));
+}
+
+#[test]
 fn a_repository_around_the_root_is_opened_and_a_forged_pointer_opens_nothing() {
     let disk = TestFolder::new();
     let base = disk.base.clone();

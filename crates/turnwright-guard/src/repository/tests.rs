@@ -354,7 +354,10 @@ fn the_settings_of_included_files_count_in_place_of_the_includes() {
     );
     disk.repository("a/.git", &config);
     assert_eq!(reason("git status"), "");
-    assert!(disk.reason("a").contains("includeif"), "they may change after the repository appeared");
+    assert!(
+        disk.reason("a").contains("includeif"),
+        "they may change after the repository appeared"
+    );
     disk.file("runner/credentials", "[http \"https://a.example/\"]\nextraHeader = x\n");
     assert_eq!(reason("git status"), "");
     assert!(reason("git push").contains("extraheader"));

@@ -47,7 +47,7 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS
 /// what a command leaves running is stopped. `LANGUAGE`, and what .NET has in its place, have errors and the results
 /// of tests reported in English, so that denials by the sandbox and missing tests are recognised, and change neither
 /// characters nor numbers. Editors are also named by the variables that precede what the user's own settings of a
-/// program say, such as `ui.editor`.
+/// program say, such as `ui.editor`. git gives the one for a rebase to a shell, with the file behind it.
 /// `GIT_SSH_COMMAND` is not here: it would replace the user's `core.sshCommand`, and without a terminal ssh asks nothing
 /// anyway.
 pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
@@ -64,7 +64,7 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("GCM_INTERACTIVE", "never"),
     ("SSH_ASKPASS_REQUIRE", "never"),
     ("GIT_EDITOR", "true"),
-    ("GIT_SEQUENCE_EDITOR", "true"),
+    ("GIT_SEQUENCE_EDITOR", "echo 'Nobody edits the list here: set GIT_SEQUENCE_EDITOR.' >&2 #"),
     ("HGEDITOR", "true"),
     ("JJ_EDITOR", "true"),
     ("KUBE_EDITOR", "true"),

@@ -302,6 +302,17 @@ async fn a_command_has_longer_to_clean_up_if_the_user_stops_it_but_not_at_the_en
 }
 
 #[tokio::test]
+async fn a_command_at_the_time_limit_has_as_long_to_clean_up_as_one_that_the_user_stops() {
+    let (all, _folder) = jobs();
+    let limited = all.with_time_limit(Duration::ZERO);
+    let grace = Arc::new(OnceLock::new());
+    let command = Box::new(EndlessCommand(Arc::clone(&grace)));
+    let job = limited.admit("true").unwrap().run(command, Vec::new(), None);
+    assert_eq!(job.wait_for_end().await.reason, EndReason::TimedOut);
+    assert_eq!(grace.get(), Some(&Duration::from_secs(1)));
+}
+
+#[tokio::test]
 async fn there_are_at_most_16_and_those_that_have_ended_are_kept_for_a_while() {
     let (jobs, _folder) = jobs();
     let mut all = Vec::new();

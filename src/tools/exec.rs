@@ -444,8 +444,9 @@ fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -
             "Still running",
             format!("still running as {id} after {seconds} s"),
             format!(
-                "Still running after {seconds} s as {id} (partial output above). Use exec_output \
-                 id={id}, or signal=\"term\"."
+                "Still running after {seconds} s as {id} (partial output above), for at most \
+                 30 min; longer only with background=true. Use exec_output id={id}, or \
+                 signal=\"term\"."
             ),
         ),
         None => (

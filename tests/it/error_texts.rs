@@ -91,8 +91,8 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
             json!({ "command": then("echo part", &run_on("651.25")), "timeout": 5 }),
             &[
                 "part\nStill",
-                "Still running after 5 s as p2 (partial output above). Use exec_output id=p2, \
-                 or signal=\"term\".",
+                "Still running after 5 s as p2 (partial output above), for at most 30 min; \
+                 longer only with background=true. Use exec_output id=p2, or signal=\"term\".",
             ],
         ),
         (

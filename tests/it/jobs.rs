@@ -53,7 +53,8 @@ fn a_command_that_takes_too_long_goes_on_as_a_job() {
     assert_eq!(
         result,
         "[still running as p1 after 5 s]\nbegun\nStill running after 5 s as p1 (partial output \
-         above). Use exec_output id=p1, or signal=\"term\"."
+         above), for at most 30 min; longer only with background=true. Use exec_output id=p1, or \
+         signal=\"term\"."
     );
     let card = last_card(&agent);
     assert_eq!((&card["status"], &card["rawOutput"]["job"]), (&json!("completed"), &json!("p1")));

@@ -46,8 +46,10 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS
 /// have git show names as they are and not as octal numbers, tidy up before it ends, and start no daemon, because
 /// what a command leaves running is stopped. `LANGUAGE`, and what .NET has in its place, have errors and the results
 /// of tests reported in English, so that denials by the sandbox and missing tests are recognised, and change neither
-/// characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's `core.sshCommand`, and without a
-/// terminal ssh asks nothing anyway.
+/// characters nor numbers. Editors are also named by the variables that precede what the user's own settings of a
+/// program say, such as `ui.editor`. git gives the one for a rebase to a shell, with the file behind it.
+/// `GIT_SSH_COMMAND` is not here: it would replace the user's `core.sshCommand`, and without a terminal ssh asks nothing
+/// anyway.
 pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("LANGUAGE", "en"),
@@ -62,7 +64,11 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("GCM_INTERACTIVE", "never"),
     ("SSH_ASKPASS_REQUIRE", "never"),
     ("GIT_EDITOR", "true"),
-    ("GIT_SEQUENCE_EDITOR", "true"),
+    ("GIT_SEQUENCE_EDITOR", "echo 'Nobody edits the list here: set GIT_SEQUENCE_EDITOR.' >&2 #"),
+    ("HGEDITOR", "true"),
+    ("JJ_EDITOR", "true"),
+    ("KUBE_EDITOR", "true"),
+    ("SVN_EDITOR", "true"),
     (GIT_SETTING_COUNT, COMMON_GIT_SETTINGS),
     ("GIT_CONFIG_KEY_0", "core.quotePath"),
     ("GIT_CONFIG_VALUE_0", "false"),
@@ -603,6 +609,18 @@ mod tests {
             });
             let value = format!("GIT_CONFIG_VALUE_{}", found.unwrap());
             assert_eq!(all.get(&value).unwrap(), "false", "{setting}");
+        }
+    }
+
+    #[test]
+    fn no_editor_of_the_users_own_settings_opens_and_waits() {
+        let names = ["EDITOR", "GIT_EDITOR", "HGEDITOR", "JJ_EDITOR", "KUBE_EDITOR", "SVN_EDITOR"];
+        let given = names.map(|name| (name.into(), "code --wait".into()));
+        let all = Environment::scrubbed(given, &[]);
+        for environment in [all.for_silent_command(|_| true), all] {
+            for name in names {
+                assert_eq!(environment.get(name).unwrap(), "true", "{name}");
+            }
         }
     }
 

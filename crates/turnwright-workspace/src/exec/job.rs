@@ -23,8 +23,8 @@ use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
 const TERM_GRACE: Duration = Duration::from_millis(200);
-/// The same for a command that the user stops: it may have to release a lock on another machine.
-const USER_GRACE: Duration = Duration::from_secs(1);
+/// The same for a command that the user or the time limit stops: it may have to release a lock on another machine.
+const LONG_GRACE: Duration = Duration::from_secs(1);
 /// How long a command may take to accept its input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long output may wait before it is written to its file.
@@ -484,7 +484,8 @@ pub(super) async fn supervise(
     if matches!(how, EndReason::Exited(_)) {
         command_run.drain(&mut sink).await;
     }
-    let grace = if how == EndReason::StoppedByUser { USER_GRACE } else { TERM_GRACE };
+    let has_time = matches!(how, EndReason::StoppedByUser | EndReason::TimedOut);
+    let grace = if has_time { LONG_GRACE } else { TERM_GRACE };
     // After a normal exit too, because background processes would keep the pipe open or just go on.
     let had_leftovers = command_run.stop(grace).await;
     command_run.drain(&mut sink).await;

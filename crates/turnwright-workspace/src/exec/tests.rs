@@ -77,6 +77,15 @@ async fn a_command_that_begins_with_a_dash_is_no_option_of_the_shell() {
 }
 
 #[tokio::test]
+async fn a_list_of_commits_that_nobody_edits_is_said_to_stay_as_it_is() {
+    // As git starts the editor.
+    let line = r#"sh -c "$GIT_SEQUENCE_EDITOR \"\$@\"" editor todo"#;
+    let (output, end) = finish(line).await;
+    assert_eq!(output, "Nobody edits the list here: set GIT_SEQUENCE_EDITOR.\n");
+    assert_eq!(end.reason, EndReason::Exited(CommandExit::Code(0)));
+}
+
+#[tokio::test]
 async fn what_ends_by_itself_after_the_command_is_not_left_running() {
     // As a helper of Python's `multiprocessing` does, it ignores signals and ends when its pipe is closed.
     let helper = "(trap '' INT TERM; exec <p >/dev/null 2>&1; cat; sleep 0.01)";
@@ -290,6 +299,17 @@ async fn a_command_has_longer_to_clean_up_if_the_user_stops_it_but_not_at_the_en
         graces.push(*grace.get().unwrap());
     }
     assert!(graces[0] > graces[1] && graces[1] == graces[2], "{graces:?}");
+}
+
+#[tokio::test]
+async fn a_command_at_the_time_limit_has_as_long_to_clean_up_as_one_that_the_user_stops() {
+    let (all, _folder) = jobs();
+    let limited = all.with_time_limit(Duration::ZERO);
+    let grace = Arc::new(OnceLock::new());
+    let command = Box::new(EndlessCommand(Arc::clone(&grace)));
+    let job = limited.admit("true").unwrap().run(command, Vec::new(), None);
+    assert_eq!(job.wait_for_end().await.reason, EndReason::TimedOut);
+    assert_eq!(grace.get(), Some(&Duration::from_secs(1)));
 }
 
 #[tokio::test]

@@ -202,7 +202,9 @@ pub(crate) fn is_waiting(env: &ToolEnv, call: &ToolCall) -> bool {
 fn find(args: &ExecOutput, ctx: &ToolCtx) -> Result<Arc<Job>, ToolRefusal> {
     let jobs = &ctx.env.jobs;
     let id = args.id();
-    jobs.find(&id).ok_or_else(|| format!("There is no job {id:?}. {}", jobs.describe()).into())
+    jobs.find(&id).ok_or_else(|| {
+        format!("There is no job {id:?}. {} `exec` runs commands.", jobs.describe()).into()
+    })
 }
 
 /// The input, ended by a newline for programs that read lines. Control-D stands for the end of the

@@ -79,7 +79,7 @@ impl Turn {
                 LoopFinding::Remind(repetition) => {
                     let note = self.reminder(repetition, call).await;
                     self.append_note(result, &note);
-                    if !result.ok && edits_files(kind) {
+                    if !result.ok && !self.is_command(&call.name) {
                         self.leave_out_copies(call);
                     }
                 }
@@ -92,7 +92,7 @@ impl Turn {
     }
 
     /// Leaves out the arguments of all calls that are the same as `call` from the next requests: weak models copy a call
-    /// that stands before them, whatever its result says.
+    /// that stands before them, whatever its result says. Not those of commands, which a model may repeat to wait.
     fn leave_out_copies(&mut self, call: &ToolCall) {
         // All messages are replaced, because a message caches what was rendered up to it.
         for message in &mut self.history.messages {

@@ -231,7 +231,7 @@ fn a_background_command_that_fails_at_once_reports_its_exit_code() {
 fn the_error_for_an_unknown_job_lists_the_known_jobs() {
     let mut agent = agent();
     let none = call(&mut agent, "exec_output", &json!({ "id": "p7" }));
-    assert_eq!(none, "There is no job \"p7\". There are no jobs.");
+    assert_eq!(none, "There is no job \"p7\". There are no jobs. `exec` runs commands.");
     background(&mut agent, &run_on("632.25"));
     let other = call(&mut agent, "exec_output", &json!({ "id": "p7", "input": "x" }));
     let known = format!("There is no job \"p7\". Jobs: p1 `{}` (running for ", run_on("632.25"));

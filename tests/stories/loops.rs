@@ -105,22 +105,20 @@ fn a_setting_switches_it_off() {
 }
 
 #[test]
-fn what_a_failed_edit_says_again_and_again_is_not_there_to_be_copied() {
-    let edit = calls(
-        "edit_file",
-        &json!({ "path": "a.txt", "old_string": "no such", "new_string": "text" }),
-    );
-    let replies = [vec![edit; 4], vec![says("I give up.")]].concat();
-    let mut agent = TestAgent::builder().file("a.txt", "x\n").model(json!(replies)).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    let arguments = |request: usize| -> Vec<String> {
-        let messages = agent.model_request(request)["messages"].as_array().unwrap().clone();
-        let calls = messages.iter().filter_map(|it| it["tool_calls"][0]["function"].as_object());
-        calls.map(|it| it["arguments"].as_str().unwrap().to_owned()).collect()
-    };
-    assert!(arguments(2).iter().all(|it| it.contains("no such")));
-    assert_eq!(arguments(3), ["{}", "{}", "{}"]);
-    assert_eq!(arguments(4), ["{}", "{}", "{}", "{}"]);
+fn what_a_failed_call_says_again_and_again_is_not_there_to_be_copied() {
+    let edit = json!({ "path": "a.txt", "old_string": "no such", "new_string": "text" });
+    for (tool, words) in [("edit_file", edit), ("exec_output", json!({ "id": "no such" }))] {
+        let replies = [vec![calls(tool, &words); 4], vec![says("I give up.")]].concat();
+        let mut agent = TestAgent::builder().file("a.txt", "x\n").model(json!(replies)).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let arguments = |request: usize| -> Vec<String> {
+            let messages = agent.model_request(request)["messages"].as_array().unwrap().clone();
+            let calls = messages.iter().filter_map(|it| it["tool_calls"][0]["function"].as_object());
+            calls.map(|it| it["arguments"].as_str().unwrap().to_owned()).collect()
+        };
+        assert!(arguments(2).iter().all(|it| it.contains("no such")), "{tool}");
+        assert_eq!(arguments(3), ["{}", "{}", "{}"], "{tool}");
+    }
 }
 
 #[test]

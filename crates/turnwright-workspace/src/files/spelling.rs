@@ -31,6 +31,16 @@ const ESCAPED: &[char] =
 /// Words for the working folder that models put in front of a path. The last one is also a usual name of a new folder.
 const FOLDER_WORDS: [&str; 4] = ["project", "workspace", "repo", NEW_FOLDER];
 const NEW_FOLDER: &str = "app";
+/// The places of projects in examples, and in tasks with which models were trained.
+const EXAMPLE_PLACES: [&str; 7] = [
+    "/path/to/your",
+    "/path/to",
+    "/home/username",
+    "/home/user",
+    "/Users/username",
+    "/Users/user",
+    "/testbed",
+];
 
 impl Files {
     /// Finds what a path argument means: the path, with the lines that the argument names as well, and a note about
@@ -78,30 +88,42 @@ impl Files {
         Some((link, (!twins.is_empty()).then_some(note)))
     }
 
-    /// The path without the working folder's own name, or a word for it, with which it begins and leads nowhere.
-    /// `None` unless something is there. The path of a new file is one of a file that the model knows, or in a folder
-    /// that is there.
+    /// The path without that with which it begins and leads nowhere: the working folder's own name, a word for it, the
+    /// place of an example, or only the root. `None` unless something is there.
     fn without_folder_word(&self, path: &str, may_be_new: bool) -> Option<String> {
         let roots = &self.roots;
-        let mut parts = Path::new(path).components();
+        let whole = Path::new(path);
+        let mut parts = whole.components();
         let first = parts.find(|part| !matches!(part, Component::CurDir | Component::RootDir))?;
         let word = first.as_os_str().to_str()?;
-        let is_own_name = roots.cwd().file_name().is_some_and(|name| name == word);
         let is_plain = parts.clone().all(|part| matches!(part, Component::Normal(_)));
+        let example = EXAMPLE_PLACES.into_iter().find(|place| whole.starts_with(place));
+        let root = if whole.has_root() { "/" } else { "" };
+        let place = example.map_or_else(|| format!("{root}{word}"), str::to_owned);
+        if !is_plain || !roots.can_look_at(path) || roots.has_entry(&place) {
+            return None;
+        }
+        if let Some(place) = example {
+            let rest = whole.strip_prefix(place).ok()?.to_str()?;
+            let meant = self.meant_below(rest, may_be_new);
+            return meant.or_else(|| self.without_folder_word(rest, may_be_new));
+        }
+        let is_own_name = roots.cwd().file_name().is_some_and(|name| name == word);
         let is_word = is_own_name || FOLDER_WORDS.contains(&word);
-        if !is_word || !is_plain || !roots.can_look_at(path) {
-            return None;
-        }
-        let root = if Path::new(path).has_root() { "/" } else { "" };
-        if roots.has_entry(&format!("{root}{word}")) {
-            return None;
-        }
-        let rest = parts.as_path();
-        let meant = rest.to_str().map(|rest| if rest.is_empty() { "." } else { rest })?;
+        let is_left_out = is_word && !(may_be_new && word == NEW_FOLDER);
+        let rest = parts.as_path().to_str().filter(|_| is_left_out);
+        let meant = rest.and_then(|rest| self.meant_below(rest, may_be_new));
+        meant.or_else(|| self.meant_below(path.strip_prefix('/')?, may_be_new))
+    }
+
+    /// A path below the working folder, if something is there. The path of a new file is one of a file that the model
+    /// knows, or in a folder that is there.
+    fn meant_below(&self, rest: &str, may_be_new: bool) -> Option<String> {
+        let roots = &self.roots;
+        let meant = if rest.is_empty() { "." } else { rest };
         let is_there = roots.has_entry(meant);
-        let is_meant = match rest.parent() {
+        let is_meant = match Path::new(rest).parent() {
             _ if !may_be_new => is_there,
-            _ if word == NEW_FOLDER => false,
             _ if is_there => self.seen.contains(&roots.resolve(meant).path),
             Some(folder) => folder.to_str().is_some_and(|folder| roots.has_entry(folder)),
             None => false,
@@ -463,7 +485,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_word_for_the_working_folder_that_leads_nowhere_is_left_out() {
-        let (folder, files) = files(&["a.py", "src/b.py", "repo/c.py"]);
+        let (folder, files) = files(&["a.py", "src/b.py", "repo/c.py", "only-here/d.py"]);
         let own = folder.path().file_name().unwrap().to_str().unwrap();
         let with_own_name = format!("{own}/a.py");
         let from_the_root = format!("/{own}/src/b.py");
@@ -475,14 +497,23 @@ mod tests {
             ("project", false, "."),
             ("app/a.py", false, "a.py"),
             ("project/src/new.py", true, "src/new.py"),
+            ("/path/to/your/project/src/b.py", false, "src/b.py"),
+            ("/home/username/a.py", false, "a.py"),
+            ("/path/to", false, "."),
+            ("/only-here/d.py", false, "only-here/d.py"),
+            ("/only-here/new.py", true, "only-here/new.py"),
+            ("/a.py", false, "a.py"),
             // Something else is there, or nothing.
             ("repo/a.py", false, "repo/a.py"),
             ("project/none.py", false, "project/none.py"),
             ("project/../a.py", false, "project/../a.py"),
             ("other/a.py", false, "other/a.py"),
+            ("/path/to/none.py", false, "/path/to/none.py"),
+            ("/nowhere/a.py", false, "/nowhere/a.py"),
             // A new file may be meant.
             ("project/a.py", true, "project/a.py"),
             ("project/new.py", true, "project/new.py"),
+            ("/a.py", true, "/a.py"),
             ("app/src/new.py", true, "app/src/new.py"),
         ] {
             let (link, note) = files.meant_path(sent, may_be_new).unwrap();

@@ -10,6 +10,7 @@ pub(super) mod streaming_call;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::tools::take_editor_command;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar, TurnBudget};
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
 use crate::turn::{ModelSelection, Turn, TurnStep, prompt};
@@ -273,7 +274,15 @@ impl Turn {
             if calls.iter().any(|other: &ToolCall| other.provider_id == provider_id) {
                 id.as_str().clone_into(&mut provider_id);
             }
-            let arguments = match (tools.find(&call.name), call.arguments.clone()) {
+            let mut name: &str = &call.name;
+            let mut sent = call.arguments.clone();
+            if let Arguments::Object(fields) = &mut sent
+                && tools.find(name).is_err()
+                && let Some(tool) = take_editor_command(name, fields)
+            {
+                name = tool;
+            }
+            let arguments = match (tools.find(name), sent) {
                 (Ok(tool), Arguments::Object(sent)) if tool.server().is_none() => {
                     Arguments::Object(tool.understood(sent))
                 }
@@ -282,7 +291,7 @@ impl Turn {
             calls.push(ToolCall {
                 id,
                 provider_id,
-                name: clip_name(&call.name),
+                name: clip_name(name),
                 arguments,
                 extra: call.extra.clone(),
             });

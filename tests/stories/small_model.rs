@@ -77,6 +77,28 @@ fn what_a_small_model_is_not_offered_is_accepted() {
 }
 
 #[test]
+fn the_editor_of_other_agents_is_understood_and_what_is_not_offered_is_not_named() {
+    let commands = [
+        json!({ "command": "view", "path": "a.py" }),
+        json!({ "command": "str_replace", "path": "a.py", "old_str": "1", "new_str": "2" }),
+        json!({ "command": "create", "path": "b.py", "file_text": "y = 1\n" }),
+    ];
+    let edits = commands.map(|arguments| calls("str_replace_editor", &arguments)).to_vec();
+    let unknown = vec![calls("fly", &json!({})), calls("finish", &json!({ "message": "Done." }))];
+    let replies = [edits, unknown, vec![says("Done.")]].concat();
+    let mut agent = start("few", &json!(replies));
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.read("a.py"), "x = 2\n");
+    assert_eq!(agent.read("b.py"), "y = 1\n");
+    let results = cards::results(&agent, 5);
+    assert!(results[0].contains("x = 1"), "{results:?}");
+    assert!(!results[..3].concat().contains("ignored"), "{results:?}");
+    assert!(results[3].starts_with("No tool \"fly\". Available: read_file"), "{results:?}");
+    assert!(!results[3].contains("history") && !results[3].contains("ask_user"), "{results:?}");
+    assert!(results[4].contains("the task ends with your answer. Say what is done."));
+}
+
+#[test]
 fn alone_a_small_model_that_only_says_how_is_asked_once_to_do_it() {
     let write = calls("write_file", &json!({ "path": "a.py", "content": "x = 2\n" }));
     let done = [says("Open a.py in your editor."), write, says("Nothing can be run."), says("No.")];

@@ -176,7 +176,7 @@ pub struct ToolCall {
     pub id: CallId,
     /// The provider's id, verbatim: some models break when it is rewritten.
     pub provider_id: String,
-    /// The tool name as the model wrote it.
+    /// The tool name as the model wrote it, or the tool that does what a command of another agent's editor does.
     pub name: String,
     /// The store has them with the call, not in the message.
     #[serde(skip)]

@@ -142,8 +142,11 @@ impl Tool for EditFile {
                 edit_common::not_quotable(&self.path)
             }
             EditErrorKind::NotFound { .. }
+            | EditErrorKind::NoEdits
             | EditErrorKind::NoChange
-            | EditErrorKind::AlreadyMade { .. } => {
+            | EditErrorKind::AlreadyMade { .. }
+                if may_quote =>
+            {
                 let told = error.explain(&self.path, of) + &edit_common::short_text(&before.text);
                 redact::text_with_placed_keys(&told).into_owned()
             }

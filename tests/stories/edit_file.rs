@@ -183,6 +183,10 @@ fn an_edit_that_does_not_match_reveals_no_secret() {
     let outside = elsewhere.path().join("notes.txt");
     fs::write(&outside, "KEY=the-secret-0\n").unwrap();
     for path in [".env", outside.to_str().unwrap()] {
+        for nothing in [edit(path, "x", "x"), json!({ "path": path })] {
+            let told = again(&mut agent, "edit_file", &nothing);
+            assert!(!told.contains("secret-0"), "{told}");
+        }
         let result = again(&mut agent, "edit_file", &edit(path, "KEY=the-secret-1", "x"));
         assert!(result.contains("use read_file, which asks the user"), "{result}");
         let body = format!(

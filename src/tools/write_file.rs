@@ -1,7 +1,6 @@
 //! `write_file`: creates, replaces or appends to a text file.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use schemars::JsonSchema;
@@ -101,7 +100,7 @@ impl Tool for WriteFile {
         let target = site.resolve(PathBuf::from(&self.path));
         self.is_new = site.may_look() && !target.path.exists();
         let content = self.content.as_str();
-        let fenced = text::unfenced(content).filter(|_| is_code(&self.path));
+        let fenced = text::unfenced(content).filter(|_| edit_common::is_code(&self.path));
         let repaired = unnumbered_lines(content)
             .map(|lines| (lines, " The line numbers in `content` were left out."))
             .or_else(|| Some((fenced?.to_owned(), " The fence around `content` was left out.")))
@@ -210,13 +209,6 @@ impl Tool for WriteFile {
         let view = view(self.verb(), target, ctx.env.files.roots());
         Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
-}
-
-/// Returns true if a file of this name has no fences of Markdown around all of its text.
-fn is_code(path: &str) -> bool {
-    let end = Path::new(path).extension().and_then(OsStr::to_str);
-    let texts = ["md", "mdx", "mdc", "markdown", "qmd", "Rmd", "rst", "adoc", "txt"];
-    end.is_some_and(|end| !texts.contains(&end))
 }
 
 /// Computes the new text and its diff.

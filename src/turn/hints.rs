@@ -32,6 +32,8 @@ const SAME_FAILURE: &str =
     "[This failed in the same way before. Change the approach, not the details.]";
 const HIDDEN_FAILURE: &str = "[This is the status of the last command; a check before it may have failed. If the \
                               output does not tell, run the check alone: long output is cut anyway.]";
+const LOST: &str =
+    "[A command begins in the working folder: leave out this cd, or name a folder below it.]";
 const LONG_WAIT: &str =
     "[Commands take long here: start the next one with background=true, and go on meanwhile.]";
 
@@ -96,6 +98,9 @@ impl Hints {
         if ok && text.starts_with("[exit ") && line.is_some_and(hides_failure) {
             hints.push(HIDDEN_FAILURE.to_owned());
         }
+        if is_command && !ok && text.lines().any(is_lost) {
+            hints.push(LOST.to_owned());
+        }
         hints.retain(|hint| !self.given.contains(hint));
         self.given.extend(hints.iter().cloned());
         hints
@@ -113,6 +118,11 @@ fn missing_hint(name: &str) -> String {
         "[{name} is not found here, as before. Unless it is part of the project, do without it, or \
          say that it is missing.]"
     )
+}
+
+/// Returns true if a command has looked for a folder of another machine, such as `/workspace`.
+fn is_lost(line: &str) -> bool {
+    line.contains(": cd: /") && line.ends_with(": No such file or directory")
 }
 
 /// The first sentence of a failure without numbers, paths and quoted words.
@@ -204,6 +214,14 @@ mod tests {
             assert_eq!(hints(false, false, &[decided; 3]).concat(), [""; 0]);
         }
         assert_eq!(hints(false, true, &["1| an error", "1| an error"]).concat(), [""; 0]);
+    }
+
+    #[test]
+    fn a_command_that_looks_for_a_folder_of_another_machine_is_told_where_it_is() {
+        let lost = "[exit 1 · 0.0 s]\nbash: line 1: cd: /workspace: No such file or directory\n";
+        assert_eq!(hints(true, false, &[lost])[0], [LOST]);
+        let other = "[exit 1 · 0.0 s]\nbash: line 1: cd: src/x: No such file or directory\n";
+        assert_eq!(hints(true, false, &[other])[0], [""; 0]);
     }
 
     #[test]

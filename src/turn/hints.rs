@@ -98,7 +98,8 @@ impl Hints {
         if ok && text.starts_with("[exit ") && line.is_some_and(hides_failure) {
             hints.push(HIDDEN_FAILURE.to_owned());
         }
-        if is_command && !ok && text.lines().any(is_lost) {
+        // A folder of another machine, such as `/workspace`.
+        if is_command && !ok && text.contains(": cd: /") && text.contains(": No such file or") {
             hints.push(LOST.to_owned());
         }
         hints.retain(|hint| !self.given.contains(hint));
@@ -118,11 +119,6 @@ fn missing_hint(name: &str) -> String {
         "[{name} is not found here, as before. Unless it is part of the project, do without it, or \
          say that it is missing.]"
     )
-}
-
-/// Returns true if a command has looked for a folder of another machine, such as `/workspace`.
-fn is_lost(line: &str) -> bool {
-    line.contains(": cd: /") && line.ends_with(": No such file or directory")
 }
 
 /// The first sentence of a failure without numbers, paths and quoted words.

@@ -32,15 +32,8 @@ const ESCAPED: &[char] =
 const FOLDER_WORDS: [&str; 4] = ["project", "workspace", "repo", NEW_FOLDER];
 const NEW_FOLDER: &str = "app";
 /// The places of projects in examples, and in tasks with which models were trained.
-const EXAMPLE_PLACES: [&str; 7] = [
-    "/path/to/your",
-    "/path/to",
-    "/home/username",
-    "/home/user",
-    "/Users/username",
-    "/Users/user",
-    "/testbed",
-];
+const EXAMPLE_PLACES: &str =
+    "/path/to/your /path/to /home/username /home/user /Users/username /Users/user /testbed";
 
 impl Files {
     /// Finds what a path argument means: the path, with the lines that the argument names as well, and a note about
@@ -97,7 +90,7 @@ impl Files {
         let first = parts.find(|part| !matches!(part, Component::CurDir | Component::RootDir))?;
         let word = first.as_os_str().to_str()?;
         let is_plain = parts.clone().all(|part| matches!(part, Component::Normal(_)));
-        let example = EXAMPLE_PLACES.into_iter().find(|place| whole.starts_with(place));
+        let example = EXAMPLE_PLACES.split(' ').find(|place| whole.starts_with(place));
         let root = if whole.has_root() { "/" } else { "" };
         let place = example.map_or_else(|| format!("{root}{word}"), str::to_owned);
         if !is_plain || !roots.can_look_at(path) || roots.has_entry(&place) {

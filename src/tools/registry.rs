@@ -25,26 +25,30 @@ use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
+use turnwright_types::update::COMMAND_TOOL;
 use turnwright_types::work_settings::ToolChoice;
 
 /// Prefixes that models put in front of a name.
-const PREFIXES: &str =
-    "functions. functions: default_api. default_api: tools. tools: mcp__turnwright__";
+const PREFIXES: &str = "functions. functions: default_api. default_api: tools. tools: container. repo_browser. \
+                        mcp__turnwright__";
 
 /// Names under which other agents have the same tool with the same arguments, or with argument
 /// names that [`super::canonical_name`] knows. Tools with other arguments are not listed: a call
 /// that half fits is worse than one that fails. Lower case, letters and digits only.
 const FOREIGN_NAMES: &[(&str, &str)] = &[
-    ("read_file", "read viewfile openfile catfile"),
-    ("write_file", "write createfile writetofile"),
-    ("edit_file", "edit replace replaceinfile multiedit"),
+    ("read_file", "read view cat viewfile openfile catfile"),
+    ("write_file", "write create createfile writetofile"),
+    (
+        "edit_file",
+        "edit replace replaceinfile replacestringinfile searchreplace strreplace multiedit",
+    ),
     ("list_dir", "ls listfiles listdirectory listfolder"),
     ("find_files", "glob globfiles filesearch"),
     ("grep", "search ripgrep grepsearch searchfiles searchfilecontent"),
     (
         "exec",
         "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd \
-         runinterminal",
+         runterminalcommand runinterminal terminal executebash runbash",
     ),
     // A helper that may run commands may read their output.
     ("exec_output", "exec bash shell"),
@@ -53,6 +57,9 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("agent", "task spawn subagent"),
     ("ask_user", "askuserquestion"),
 ];
+
+/// Names under which other agents have a tool that ends the task.
+const ENDING_TOOLS: [&str; 4] = ["attemptcompletion", "finish", "submit", "taskcomplete"];
 
 /// The least similarity (0 to 1) of a name that is suggested for an unknown one.
 const MIN_SIMILARITY: f64 = 0.7;
@@ -312,16 +319,20 @@ impl Toolbox {
         if self.remote.was_removed(name) {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
+        if ENDING_TOOLS.contains(&letters_and_digits(name).as_str()) {
+            return format!("No tool \"{short}\": the task ends with your answer. Say what is done.");
+        }
         let lowercase = short.to_lowercase();
-        let offer = self.advertised.lock().as_ref().map(|last| last.offer.clone());
-        let OfferContext { has_search, can_find_symbols, .. } = offer.unwrap_or_default();
+        let last = self.advertised.lock().as_ref().map(|last| last.offer.clone());
+        let offer = last.unwrap_or_default();
         let all = self.built_in.tools().iter();
         let there = all.filter(|tool| match tool.name() {
-            WEB_SEARCH => has_search,
-            "definition" | "references" | "rename_symbol" => can_find_symbols,
+            WEB_SEARCH => offer.has_search,
+            "definition" | "references" | "rename_symbol" => offer.can_find_symbols,
             _ => true,
         });
-        let built_in: Vec<_> = there.filter(|tool| self.is_allowed(tool.name())).collect();
+        let built_in: Vec<_> =
+            there.filter(|tool| self.is_advertised(tool.name(), &offer, None)).collect();
         let remote_tools: Vec<_> = remote.tools().iter().collect();
         let similar = most_similar(&remote_tools, &lowercase, MIN_REMOTE_SIMILARITY);
         let nearest = most_similar(&built_in, &lowercase, MIN_SIMILARITY)
@@ -352,7 +363,9 @@ pub(crate) fn command_limits(entries: &[String]) -> Vec<Rule> {
 
 /// Returns true if this is a name of the tool for commands that may have a pattern.
 fn names_commands(tool: &str) -> bool {
-    ["bash", "exec", "shell"].contains(&letters_and_digits(tool).as_str())
+    let letters = letters_and_digits(tool);
+    let mut known = FOREIGN_NAMES.iter().filter(|(name, _)| *name == COMMAND_TOOL);
+    letters == COMMAND_TOOL || known.any(|(_, names)| names.split(' ').any(|one| one == letters))
 }
 
 /// The rule for an entry with a pattern of commands, `Bash(git log *)`, if it can be kept.

@@ -221,6 +221,10 @@ fn names_are_found_as_models_write_them() {
         ("LS", "list_dir"),
         ("Bash", "exec"),
         ("run_shell_command", "exec"),
+        ("execute_bash", "exec"),
+        ("container.exec", "exec"),
+        ("view", "read_file"),
+        ("str_replace", "edit_file"),
     ] {
         assert_eq!(registry.find(written).unwrap().name(), meant, "{written}");
     }

@@ -47,9 +47,9 @@ pub(super) struct WriteFile {
     /// There is no such file yet; set by [`Tool::plan`].
     #[serde(skip)]
     is_new: bool,
-    /// The content came with the numbers of its lines, which are not written; set by [`Tool::plan`].
+    /// Tells the model what came with the content and is not written; empty if nothing did. Set by [`Tool::plan`].
     #[serde(skip)]
-    was_numbered: bool,
+    left_out: &'static str,
 }
 
 impl WriteFile {
@@ -99,10 +99,15 @@ impl Tool for WriteFile {
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let target = site.resolve(PathBuf::from(&self.path));
         self.is_new = site.may_look() && !target.path.exists();
-        let unnumbered = unnumbered_lines(&self.content);
-        self.was_numbered |= unnumbered.is_some();
-        if let Some(lines) = unnumbered.or_else(|| unescaped_lines(&self.content)) {
+        let content = self.content.as_str();
+        let fenced = text::unfenced(content).filter(|_| edit_common::is_code(&self.path));
+        let repaired = unnumbered_lines(content)
+            .map(|lines| (lines, " The line numbers in `content` were left out."))
+            .or_else(|| Some((fenced?.to_owned(), " The fence around `content` was left out.")))
+            .or_else(|| Some((unescaped_lines(content)?, self.left_out)));
+        if let Some((lines, left_out)) = repaired {
             self.content = lines;
+            self.left_out = left_out;
         }
         CallPlan::writing(view(self.verb(), &target, site.roots()), target)
     }
@@ -197,8 +202,7 @@ impl Tool for WriteFile {
         let note = match (is_confirmed, is_changed) {
             (false, _) => " The editor took the text but does not show it yet.",
             (_, true) => " The editor changed the text when it saved it: read it before you edit.",
-            _ if self.was_numbered => " The line numbers in `content` were left out.",
-            _ => "",
+            _ => self.left_out,
         };
         let text = format!("{done} {}: {lines} lines, {bytes} bytes.{note}", self.path);
         let raw = json!({ "result": text, "lines": lines, "bytes": bytes });

@@ -26,7 +26,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::{AnyTool, ToolEnv, ToolOutcome, patch_call};
+use crate::tools::{AnyTool, ToolEnv, ToolOutcome, marked_names, patch_call};
 use crate::turn::{SharedGrants, Turn, TurnStep};
 use turnwright_store::CallOutcome;
 use turnwright_types::effect::Effect;
@@ -157,7 +157,15 @@ impl Turn {
         let tool = self.conversation.tools.find_for_call(&call.name)?;
         let arguments = match call.arguments {
             Arguments::Object(value) => value,
-            Arguments::Unusable { reason, .. } => return Err(reason.into()),
+            Arguments::Unusable { reason, .. } => {
+                // Of a call that is cut off, and of tools of servers, no more is said.
+                let is_told = tool.server().is_none() && reason.ends_with("Nothing was executed.");
+                let Some(spec) = tool.spec(&self.conversation.offer()).filter(|_| is_told) else {
+                    return Err(reason.into());
+                };
+                let names = marked_names(&spec.parameters).join(", ");
+                return Err(format!("{reason} It takes: {names}.").into());
+            }
         };
         let (tool, arguments) = match patch_call(tool.name(), &arguments) {
             Some(patch) => (self.conversation.tools.find("apply_patch")?, patch),

@@ -77,6 +77,18 @@ fn what_a_small_model_is_not_offered_is_accepted() {
 }
 
 #[test]
+fn what_a_small_model_is_not_offered_is_not_named_and_a_tool_that_ends_the_task_is_explained() {
+    let unknown = [calls("fly", &json!({})), calls("finish", &json!({ "message": "Done." }))];
+    let replies = [unknown.to_vec(), vec![says("Done.")]].concat();
+    let mut agent = start("few", &json!(replies));
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 2);
+    assert!(results[0].starts_with("No tool \"fly\". Available: read_file"), "{results:?}");
+    assert!(!results[0].contains("history") && !results[0].contains("ask_user"), "{results:?}");
+    assert!(results[1].contains("the task ends with your answer. Say what is done."));
+}
+
+#[test]
 fn alone_a_small_model_that_only_says_how_is_asked_once_to_do_it() {
     let write = calls("write_file", &json!({ "path": "a.py", "content": "x = 2\n" }));
     let done = [says("Open a.py in your editor."), write, says("Nothing can be run."), says("No.")];

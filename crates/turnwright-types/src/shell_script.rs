@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::text;
+
 /// The shell that runs a command line. The dialects differ in how they parse the same line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShellDialect {
@@ -17,11 +19,7 @@ pub enum ShellDialect {
 /// without carriage returns if each of its lines ends with one, the first not within quotes. Its own bare command is
 /// the same.
 pub fn bare_command(text: &str) -> String {
-    let fenced = text.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    let code = match fenced.and_then(|rest| rest.split_once('\n')) {
-        Some((tag, code)) if !tag.contains([' ', '`']) && !code.contains("```") => code.trim_end(),
-        _ => text,
-    };
+    let code = text::unfenced(text).map_or(text, str::trim_end);
     let first = code.lines().next().unwrap_or_default();
     let is_in_quotes = ['\'', '"'].into_iter().any(|quote| first.matches(quote).count() % 2 == 1);
     if is_in_quotes || code.replace("\r\n", "").contains(['\r', '\n']) {

@@ -157,6 +157,13 @@ pub fn add_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
+/// Returns the lines within a fence of Markdown, if the text is nothing but one block of code.
+pub fn unfenced(text: &str) -> Option<&str> {
+    let fenced = text.trim().strip_prefix("```")?.strip_suffix("```")?;
+    let (tag, code) = fenced.split_once('\n')?;
+    (!tag.contains([' ', '`']) && !code.contains("```")).then_some(code)
+}
+
 /// Returns the entries of a list that has one a line. Empty lines and comments, which begin with `#`, are none.
 pub fn list_entries(list: &str) -> impl Iterator<Item = &str> + Clone {
     list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())

@@ -223,6 +223,14 @@ fn everything_that_looks_at_a_command_sees_it_without_its_fence() {
 }
 
 #[test]
+fn the_folder_of_a_command_is_known_by_the_names_of_other_agents() {
+    for name in ["cwd", "directory", "dir_path", "workingDirectory"] {
+        let sent = json!({ "command": "ls", name: "src" });
+        assert_eq!(understood::<Exec>(sent), json!({ "command": "ls", "workdir": "src" }));
+    }
+}
+
+#[test]
 fn arguments_in_a_wrapper_and_steps_that_are_words_are_understood() {
     let schema = json!({ "type": "object", "required": ["path"], "properties": {
         "path": { "type": "string" },

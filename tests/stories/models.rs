@@ -462,6 +462,22 @@ fn the_effort_is_sent_in_the_form_that_the_server_expects() {
 }
 
 #[test]
+fn a_client_may_name_the_effort_and_its_levels_as_other_agents_do() {
+    let provider = Provider::of(&["a", "b"]);
+    let mut agent = configured(&two(&provider)).variable("TURNWRIGHT_MODEL", "p/b").start();
+    for (name, level, expected) in [
+        ("effort", "max", "xhigh"),
+        ("reasoning_effort", "minimal", "low"),
+        ("thinkingEffort", "off", "none"),
+        ("thought_level", "auto", "default"),
+    ] {
+        let answer = set(&mut agent, name, level);
+        let values = current_values(&answer["result"]);
+        assert_eq!(values[1], format!("thought_level={expected}"), "{name} {level}");
+    }
+}
+
+#[test]
 fn the_effort_option_is_offered_only_for_a_model_that_supports_it() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured(&two(&provider)).variable("TURNWRIGHT_MODEL", "p/b").start();

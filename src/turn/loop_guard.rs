@@ -94,25 +94,18 @@ impl Turn {
     /// Leaves out the arguments of all calls that are the same as `call` from the next requests: weak models copy a call
     /// that stands before them, whatever its result says.
     fn leave_out_copies(&mut self, call: &ToolCall) {
-        let is_copy = |other: &ToolCall| {
-            other.name == call.name && other.arguments == call.arguments && other.extra.is_none()
-        };
-        // What a provider has signed is sent back as it is.
-        let has_copy = |message: &Message| {
-            message.as_assistant().is_some_and(|answer| {
-                answer.provider_state.blobs.is_empty() && answer.calls.iter().any(is_copy)
-            })
-        };
-        let messages = &mut self.history.messages;
-        let Some(first) = messages.iter().position(|message| has_copy(message)) else { return };
-        // All later messages are replaced too: a message caches what was rendered up to it.
-        for message in &mut messages[first..] {
+        // All messages are replaced, because a message caches what was rendered up to it.
+        for message in &mut self.history.messages {
             let mut replacement = Message::clone(message);
-            if has_copy(message)
-                && let Message::Assistant(answer) = &mut replacement
+            // Signed data goes back as the provider has sent it.
+            if let Message::Assistant(answer) = &mut replacement
+                && answer.provider_state.blobs.is_empty()
             {
-                let copies = answer.calls.iter_mut().filter(|other| is_copy(other));
-                copies.for_each(|copy| copy.arguments = Arguments::default());
+                for other in answer.calls.iter_mut().filter(|other| other.extra.is_none()) {
+                    if other.name == call.name && other.arguments == call.arguments {
+                        other.arguments = Arguments::default();
+                    }
+                }
             }
             *message = Arc::new(replacement);
         }

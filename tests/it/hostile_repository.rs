@@ -486,6 +486,30 @@ fn git_runs_nothing_of_a_repository_that_only_the_history_names() {
     assert!(results.contains("Subproject commit") && !results.contains("failed"), "{results}");
 }
 
+#[test]
+fn git_shows_that_something_has_changed_within_a_submodule() {
+    let lines = ["git status", "git diff"];
+    let calls: Vec<_> =
+        lines.iter().map(|line| call("exec", &json!({ "command": line }))).collect();
+    let replies = json!([calls, says("Done.")]);
+    let mut agent = repository().model(replies).permission("reject_once").start();
+    let folder = agent.workspace().to_path_buf();
+    let inner = folder.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    for place in [&inner, &folder] {
+        git(place, &["init", "-q"]);
+    }
+    std::fs::write(inner.join("file"), "one").unwrap();
+    git(&inner, &["add", "file"]);
+    git(&inner, &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first"]);
+    git(&folder, &["-c", "advice.addEmbeddedRepo=false", "add", "inner"]);
+    std::fs::write(inner.join("file"), "changed").unwrap();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(cards::questions(&agent), 0);
+    let results = cards::results(&agent, 1).concat();
+    assert!(results.contains("modified content") && results.contains("-dirty"), "{results}");
+}
+
 #[cfg(unix)]
 #[test]
 fn programs_of_the_project_are_not_run_without_a_permission_request() {

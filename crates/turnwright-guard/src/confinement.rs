@@ -123,17 +123,17 @@ impl CommandSite {
 /// The shared memory. In a mount namespace it is not the machine's.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Makes git start no program of the repository's choice when it runs without a question.
-/// Submodules are compared without starting git in each, because that git would not see these
-/// settings.
+/// Makes git start no program of the repository's choice when it runs without a question. It starts git in the
+/// submodules of the index, whose settings were judged without these, and in no repository that only history names. It
+/// reads the index from its beginning to its end, as the judgement did, and not what a sparse one leaves out.
 const SAFE_GIT_VARIABLES: &[(&str, &str)] = &[
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_NO_LAZY_FETCH", "1"),
     (
         "GIT_CONFIG_PARAMETERS",
         "'safe.bareRepository=explicit' 'core.fsmonitor=false' 'core.hooksPath=/dev/null' \
-         'core.pager=cat' 'log.showSignature=false' 'diff.ignoreSubmodules=dirty' \
-         'diff.submodule=short' 'status.submoduleSummary=false'",
+         'core.pager=cat' 'log.showSignature=false' 'diff.submodule=short' 'status.submoduleSummary=false' \
+         'index.threads=1' 'sparse.expectFilesOutsideOfPatterns=true'",
     ),
 ];
 

@@ -18,7 +18,6 @@ use turnwright_types::plain_path::normalize_lexically;
 use turnwright_workspace::checkpoint::{
     GitSettings, indexed_files, indexed_submodules, read_index_file,
 };
-use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
 
@@ -33,7 +32,7 @@ const MAX_POINTER_BYTES: usize = 4 * 1024;
 /// The maximum number of settings files that are read because one includes another.
 const MAX_SETTINGS_FILES: usize = 16;
 /// The config files of at most this many submodules are read.
-const MAX_SUBMODULES: usize = 64;
+const MAX_SUBMODULES: usize = 512;
 /// At most this many files are asked about before git shows all changes.
 const MAX_TRACKED_SECRETS: usize = 4_096;
 
@@ -48,10 +47,8 @@ pub(crate) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
         // git writes the way back to the working tree later, so it says nothing yet about whose this is.
         return config_risk(&found, None, false);
     }
-    program_risk(folder, None, false).or_else(|| {
-        let reason = "its .git leads to a folder that is no part of a repository around it";
-        Some(reason.to_owned().into())
-    })
+    let reason = "its .git leads to a folder that is no part of a repository around it";
+    program_risk(folder, None, false).or_else(|| Some(reason.to_owned().into()))
 }
 
 /// Returns true if a `.git` leads to the folder of a submodule or a linked working tree in a repository around
@@ -111,9 +108,8 @@ pub(crate) fn tracked_secrets(
         })
     });
     // An index that is not understood is a reason to ask, which `program_risk` gives.
-    let mut files = listed.unwrap_or_default();
-    files.truncate(MAX_TRACKED_SECRETS);
-    files.into_iter().map(|path| found.top.join(path)).collect()
+    let files = listed.unwrap_or_default().into_iter().take(MAX_TRACKED_SECRETS);
+    files.map(|path| found.top.join(path)).collect()
 }
 
 /// Paths in the index; `None` if it is not understood.
@@ -128,24 +124,23 @@ fn read_index(
     let bytes = read_index_file(&index)?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
     let settings = settings::parse(&config.unwrap_or_default())?;
-    let has_long_names = settings.iter().any(|setting| {
-        setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
-    });
+    // The last one counts.
+    let format = settings.iter().rfind(|setting| setting.key == "extensions.objectformat");
+    let has_long_names = format.is_some_and(|setting| setting.value.as_deref() == Some("sha256"));
     read(&bytes, if has_long_names { 32 } else { 20 })
 }
 
 /// The folder that the working trees of a repository share; `None` if its name is not understood.
 fn common_folder(found: &GitRepository) -> Option<PathBuf> {
-    if !found.git.join("commondir").exists() {
-        return Some(found.git.clone());
-    }
-    shared_folder(&found.git)
+    let is_linked = found.git.join("commondir").exists();
+    if is_linked { shared_folder(&found.git) } else { Some(found.git.clone()) }
 }
 
 /// The folder from which git takes the settings and hooks of this one; `None` if it is none or not understood.
 pub(crate) fn shared_folder(git: &Path) -> Option<PathBuf> {
     let named = read_text(&git.join("commondir"), MAX_POINTER_BYTES)?;
-    Some(git.join(named.trim_end()))
+    // To git, blanks at the end are part of the name.
+    Some(git.join(named.trim_end_matches(['\n', '\r'])))
 }
 
 /// The repository around a folder, if its `.git` is understood.
@@ -163,9 +158,11 @@ fn state_folder(found: &GitRepository, root: &Path) -> Option<PathBuf> {
     own_git_folder(found).filter(|git| !git.starts_with(root))
 }
 
-/// The folder of a repository. One that is elsewhere must refer back to the working tree.
+/// The folder of a repository. One that is elsewhere must refer back to the working tree, or be beside the `.git` that
+/// leads to it, like a `.bare` with working trees around it.
 fn own_git_folder(found: &GitRepository) -> Option<PathBuf> {
-    if found.is_elsewhere { verified_git_folder(found) } else { Some(found.git.clone()) }
+    let uses_other = found.is_elsewhere || found.git.join("commondir").exists();
+    if uses_other { verified_git_folder(found) } else { Some(found.git.clone()) }
 }
 
 /// The folders with the history of the repository around a folder, and of its submodules.
@@ -232,7 +229,7 @@ fn tracking_config(simple: &SimpleCommand, workdir: &Path) -> Option<PathBuf> {
 /// Reads the disk.
 pub(crate) fn has_ssh_remote(folder: &Path, home: Option<&Path>) -> bool {
     let own = home.map(|home| home.join(".gitconfig"));
-    let files = config_of(folder).into_iter().chain(own).map(|file| read_settings(&[file]));
+    let files = config_of(folder).into_iter().chain(own).map(|file| read_settings(&[file], 0));
     files.flatten().flatten().any(|setting| {
         let address = match setting.key.as_str() {
             "remote.url" | "submodule.url" => setting.value,
@@ -261,7 +258,7 @@ pub(crate) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     let mut all = vec![home.join(".gitconfig")];
     all.extend(["config", "ignore", "attributes"].map(|name| config.join("git").join(name)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
-        for setting in read_settings(slice::from_ref(&file)).unwrap_or_default() {
+        for setting in read_settings(slice::from_ref(&file), 0).unwrap_or_default() {
             if let Some(path) = setting.value
                 && NAMING_FILES.contains(&setting.key.as_str())
             {
@@ -276,7 +273,7 @@ pub(crate) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
 }
 
 /// The folder that a `.git` file points to, if it refers back: the main repository of a linked
-/// working tree, or the folder of a submodule.
+/// working tree, or the folder of a submodule; or if it is beside that file.
 fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
     let git = &found.git;
     if git.parent()?.file_name()? == "worktrees" {
@@ -288,21 +285,27 @@ fn verified_git_folder(found: &GitRepository) -> Option<PathBuf> {
             && GitLayout::of(common).is_repository();
         return is_it.then(|| common.to_path_buf());
     }
-    (GitLayout::of(git).is_repository() && is_worktree(git, &found.top)).then(|| git.clone())
+    let is_its = git.parent() == Some(&*found.top) || is_worktree(git, &found.top);
+    let is_whole = GitLayout::of(git).is_repository() && !git.join("commondir").exists();
+    (is_its && is_whole).then(|| git.clone())
 }
 
 /// The real path that a file in a `.git` names.
 fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
     let text = read_text(&git.join(file), MAX_POINTER_BYTES)?;
-    real_path(git.join(text.trim_end())).ok()
+    real_path(git.join(text.trim_end_matches(['\n', '\r']))).ok()
 }
 
 /// Returns true if the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
-    let all = read_settings(&[git.join("config")]).unwrap_or_default();
-    let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
-    let named = setting.and_then(|setting| setting.value.as_ref());
-    named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
+    let all = read_settings(&[git.join("config")], 0).unwrap_or_default();
+    all.iter().any(|setting| names_tree(setting, git, top))
+}
+
+/// Returns true if a setting of a repository names `top` as its working tree.
+fn names_tree(setting: &GitSetting, git: &Path, top: &Path) -> bool {
+    let value = setting.value.as_deref().unwrap_or_default();
+    setting.key == "core.worktree" && real_path(git.join(value)).is_ok_and(|real| real == top)
 }
 
 /// Returns the paths that the repository's settings, or those in `user_files`, name, each with the key of
@@ -319,7 +322,7 @@ pub(crate) fn named_paths(
     let mut named = Vec::new();
     while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
         read += 1;
-        for setting in read_settings(slice::from_ref(&file)).unwrap_or_default() {
+        for setting in read_settings(slice::from_ref(&file), 0).unwrap_or_default() {
             for path in setting.programs(&found.top) {
                 named.push((setting.key.clone(), normalize_lexically(&path)));
             }
@@ -396,11 +399,11 @@ pub(crate) fn submodule_configs(modules: &Path, limit: usize) -> (Vec<PathBuf>, 
     (found, true)
 }
 
-/// The text of a file; `None` if it is no file, too long, or no text.
+/// The text of a file; `None` if it is no file, too long, or no UTF-8: in another encoding, a character may have a byte
+/// that git takes for a quote or a backslash.
 fn read_text(path: &Path, limit: usize) -> Option<String> {
-    read_head(path, None, limit)
-        .filter(|head| head.is_complete && !head.text.contains('\0'))
-        .map(|head| head.text)
+    let bytes = read_index_file(path).filter(|bytes| bytes.len() <= limit)?;
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
 /// The settings for which a command that only reads gets others in their place.
@@ -419,12 +422,29 @@ pub(crate) fn program_risk(
             return Some(reason.to_owned().into());
         }
         match GitRepository::at(folder) {
-            Ok(Some(found)) => return repository_risk(found, git, only_reads),
+            Ok(Some(found)) => {
+                let is_used = is_certainly_used(&found);
+                let risk = repository_risk(found, git, only_reads);
+                if is_used || risk.is_some() {
+                    return risk;
+                }
+            }
             Ok(None) => {}
             Err(reason) => return Some(reason.to_string().into()),
         }
     }
     None
+}
+
+/// Returns true if git uses what a `.git` leads to. It passes over one whose `HEAD` names no branch or commit, and takes
+/// the repository around it.
+fn is_certainly_used(found: &GitRepository) -> bool {
+    let head = read_text(&found.git.join("HEAD"), MAX_POINTER_BYTES).unwrap_or_default();
+    let branch = head.strip_prefix("ref:").map(str::trim_start);
+    let is_commit = head.len() >= 40 && head.bytes().take(40).all(|byte| byte.is_ascii_hexdigit());
+    (is_commit || branch.is_some_and(|name| name.starts_with("refs/")))
+        && common_folder(found)
+            .is_some_and(|common| ["objects", "refs"].iter().all(|name| common.join(name).is_dir()))
 }
 
 /// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
@@ -454,8 +474,7 @@ fn repository_risk(
         }
         for path in submodules {
             match GitRepository::at(&repository.top.join(path)) {
-                Ok(Some(inner)) => pending.push(inner),
-                Ok(None) => {}
+                Ok(inner) => pending.extend(inner),
                 Err(reason) => return Some(reason.to_string().into()),
             }
         }
@@ -470,15 +489,18 @@ fn config_risk(
     only_reads: bool,
 ) -> Option<Uncertainty> {
     let Some(common) = common_folder(found) else { return Some(not_understood()) };
-    let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
     let (configs, is_complete) = submodule_configs(&common.join("modules"), MAX_SUBMODULES);
     if !is_complete {
         return Some(not_understood());
     }
-    let (Some(own), Some(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
-        return Some(not_understood());
-    };
+    // What a file includes may change later, so it proves nothing about all uses.
+    let included = if git.is_some() { MAX_SETTINGS_FILES } else { 0 };
+    let read = [&own[..], &configs[..]].map(|files| read_settings(files, included));
+    let [Some(own), Some(of_modules)] = read else { return Some(not_understood()) };
+    // git ignores the tree that the shared settings name in a linked one that may have no settings of its own.
+    let may_have_own = own.iter().any(|setting| setting.key == "extensions.worktreeconfig");
+    let ignores_tree = common != found.git && !may_have_own;
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
     let is_risky = |setting: &GitSetting| match git {
         None => !setting.is_harmless(),
@@ -487,7 +509,8 @@ fn config_risk(
         }
     };
     let risky = own.iter().find(|setting| {
-        let is_known_tree = is_its_tree && setting.key == "core.worktree";
+        let is_known_tree = ignores_tree && setting.key == "core.worktree"
+            || names_tree(setting, &found.git, &found.top);
         let is_replaced = only_reads && REPLACED_FOR_READERS.contains(&setting.key.as_str());
         !is_known_tree && !is_replaced && is_risky(setting)
     });
@@ -500,12 +523,27 @@ fn setting_risk(setting: &GitSetting) -> Uncertainty {
     Uncertainty { reason: setting.reason(), only_runs_programs: setting.is_program() }
 }
 
-/// All settings of config files; `None` if one is not understood. Missing files have none.
-fn read_settings(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
+/// All settings of config files, with those of at most `included` files in place of the settings that include them,
+/// under whatever condition; `None` if one is not understood. Missing files have none.
+fn read_settings(files: &[PathBuf], mut included: usize) -> Option<Vec<GitSetting>> {
+    let mut pending = files.to_vec();
     let mut all = Vec::new();
-    for file in files.iter().filter(|file| fs::symlink_metadata(file).is_ok()) {
-        let text = read_text(file, MAX_CONFIG_BYTES)?;
-        all.extend(settings::parse(&text)?);
+    while let Some(file) = pending.pop() {
+        if fs::symlink_metadata(&file).is_err() {
+            continue;
+        }
+        for setting in settings::parse(&read_text(&file, MAX_CONFIG_BYTES)?)? {
+            let is_include = ["include.path", "includeif.path"].contains(&setting.key.as_str());
+            let name = setting.value.as_deref().filter(|name| !name.starts_with(['~', '%']));
+            match name.filter(|_| is_include && included > 0) {
+                Some(name) => {
+                    included -= 1;
+                    // Not normalised: a folder in the name may be a link.
+                    pending.push(file.with_file_name(name));
+                }
+                None => all.push(setting),
+            }
+        }
     }
     Some(all)
 }
@@ -518,7 +556,7 @@ pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
         folders.any(|folder| folder.parent().is_some_and(|git| GitLayout::of(git).is_repository()));
     let config = git.join("config");
     settings_file_risk(&config, is_submodule).or_else(|| {
-        let all = read_settings(&[config])?;
+        let all = read_settings(&[config], 0)?;
         all.iter().find(|setting| setting.key == "core.hookspath").map(setting_risk)
     })
 }
@@ -526,12 +564,9 @@ pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
 /// Why git may start a program because of one settings file. If `is_tree` is true, the working tree that the
 /// file names is the repository's own.
 pub(crate) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<Uncertainty> {
-    let Some(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
-    let risky = all.iter().find(|setting| {
-        let is_known_tree = is_tree && setting.key == "core.worktree";
-        !is_known_tree && !setting.is_harmless()
-    });
-    risky.map(setting_risk)
+    let Some(all) = read_settings(&[file.to_path_buf()], 0) else { return Some(not_understood()) };
+    let mut unknown = all.iter().filter(|setting| !is_tree || setting.key != "core.worktree");
+    unknown.find(|setting| !setting.is_harmless()).map(setting_risk)
 }
 
 fn not_understood() -> Uncertainty {

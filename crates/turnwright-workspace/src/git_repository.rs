@@ -47,9 +47,9 @@ impl GitRepository {
         let pointer = read_head(&dot, None, MAX_POINTER_BYTES)
             .filter(|head| head.is_complete && !head.text.contains('\0'))
             .ok_or(NOT_UNDERSTOOD)?;
-        let named = pointer.text.trim_end().strip_prefix("gitdir:");
-        let target = named.ok_or(NOT_UNDERSTOOD)?.trim_start();
-        let git = real_target(&top.join(target))?;
+        // To git, other blanks are part of the name.
+        let named = pointer.text.trim_end_matches(['\n', '\r']).strip_prefix("gitdir: ");
+        let git = real_target(&top.join(named.ok_or(NOT_UNDERSTOOD)?))?;
         Ok(Some(GitRepository { top, git, is_elsewhere: true }))
     }
 
@@ -62,7 +62,7 @@ impl GitRepository {
     /// The folder that the working trees share, if the repository is one of them. Blocks.
     pub(crate) fn shared_folder(&self) -> Option<PathBuf> {
         let named = read_head(&self.git.join("commondir"), None, MAX_POINTER_BYTES)?;
-        Some(self.git.join(named.text.trim_end()))
+        Some(self.git.join(named.text.trim_end_matches(['\n', '\r'])))
     }
 }
 

@@ -154,11 +154,7 @@ impl GitConfigParser<'_> {
     }
 }
 
-/// Sections in which no key starts a program.
-const HARMLESS_SECTIONS: &str =
-    "advice branch color column feature index maintenance pack repack rerere status user worktree";
-
-/// Keys in other sections that start no program.
+/// Keys that start no program, and sections in which no key does.
 const HARMLESS_KEYS: &str = include_str!("settings/harmless_keys.txt");
 
 /// Keys that are harmless with exactly this value: what `git lfs install --local` writes.
@@ -169,28 +165,24 @@ const HARMLESS_PAIRS: &[(&str, &str)] = &[
     ("filter.smudge", "git-lfs smudge -- %f"),
 ];
 
-/// Kinds of programs, and the keys that name one.
+/// Kinds of programs, the keys that name one, and the sections of which each key does.
 const PROGRAM_KEYS: &[(GitProgram, &str)] = &[
     (GitProgram::Connection, include_str!("settings/programs/connection.txt")),
     (GitProgram::Content, include_str!("settings/programs/content.txt")),
     (GitProgram::Diff, include_str!("settings/programs/diff.txt")),
     (GitProgram::Fsmonitor, include_str!("settings/programs/fsmonitor.txt")),
+    (GitProgram::Hook, include_str!("settings/programs/hook.txt")),
     (GitProgram::Interactive, include_str!("settings/programs/interactive.txt")),
     (GitProgram::Signature, include_str!("settings/programs/signature.txt")),
 ];
 
-/// Kinds of programs, and the sections of which each key names one.
-const SECTIONS_OF_PROGRAMS: &[(GitProgram, &str)] =
-    &[(GitProgram::Hook, "hook"), (GitProgram::Interactive, "alias pager")];
-
 /// Keys and sections that lead to other places where git connects to one, or to a program for that.
-const CONNECTION_KEYS: &str = "fetch.bundleuri lfs.url lfs.pushurl remote.proxy remote.pushurl remote.url \
-                               remote.vcs transfer.bundleuri";
-const CONNECTION_SECTIONS: &[&str] = &["credential", "http", "protocol", "ssh"];
+const CONNECTIONS: &str = "credential fetch.bundleuri http lfs.url lfs.pushurl protocol remote.proxy remote.pushurl \
+                           remote.url remote.vcs ssh transfer.bundleuri";
 
 /// Sections that matter only to programs for people, and to commands that are not looked into.
-const INTERACTIVE_SECTIONS: &[&str] =
-    &["gitflow", "git-town", "github", "gitlab", "gui", "help", "instaweb", "sendemail", "web"];
+const INTERACTIVE_SECTIONS: &str = "absorb branchless forge ghq git-town gitbutler gitflow github gitlab gitreview gtr \
+                                    gui help hub instaweb magit revise sendemail spice svn svn-remote web worktrunk wt";
 
 /// Keys that name a file from which git takes patterns or names of commits, and what the name of such a file
 /// contains if it is the user's own.
@@ -232,12 +224,10 @@ impl GitSetting {
     /// The kind of the program that the setting names.
     fn program(&self) -> Option<GitProgram> {
         let section = self.key.split('.').next().unwrap_or_default();
-        let named = PROGRAM_KEYS
-            .iter()
-            .find(|(_, keys)| text::list_entries(keys).any(|known| known == self.key));
-        named
-            .or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|(_, sections)| is_in(sections, section)))
-            .map(|(kind, _)| *kind)
+        let named = PROGRAM_KEYS.iter().find(|(_, names)| {
+            text::list_entries(names).any(|name| name == self.key || name == section)
+        });
+        named.map(|(kind, _)| *kind)
     }
 
     /// Returns true if the setting may make git start a program in this use, or lead it elsewhere. One that is not
@@ -258,9 +248,9 @@ impl GitSetting {
                     || !["insteadof", "pushinsteadof"].contains(&key)
                     || value.is_empty());
         }
-        let connects = is_in(CONNECTION_KEYS, &self.key) || CONNECTION_SECTIONS.contains(&section);
+        let connects = is_in(CONNECTIONS, &self.key) || is_in(CONNECTIONS, section);
         let hooks = (self.key == "core.hookspath").then_some(GitProgram::Hook);
-        let is_interactive = INTERACTIVE_SECTIONS.contains(&section);
+        let is_interactive = is_in(INTERACTIVE_SECTIONS, section);
         let kind = self
             .program()
             .or(hooks)
@@ -317,8 +307,7 @@ impl GitSetting {
             "remote.url" | "remote.pushurl" | "submodule.url" => is_plain_url(value),
             "submodule.update" => !value.starts_with('!'),
             name => {
-                is_in(HARMLESS_SECTIONS, section)
-                    || text::list_entries(HARMLESS_KEYS).any(|known| known == name)
+                text::list_entries(HARMLESS_KEYS).any(|known| known == name || known == section)
                     || HARMLESS_PAIRS.contains(&(name, value))
             }
         }
@@ -433,6 +422,8 @@ mod tests {
             ("[include]\npath = x", "include.path"),
             ("[includeIf \"gitdir:/\"]\npath = x", "includeif.gitdir:/.path"),
             ("[diff]\nexternal = x", "diff.external"),
+            // A format can add a line `exec …` to the steps.
+            ("[rebase]\ninstructionFormat = %s%nexec x", "rebase.instructionformat"),
             ("[diff \"a\\\"]b\"]\ntextconv = x", "diff.a\"]b.textconv"),
             ("[diff.x]\ncommand = x", "diff.x.command"),
             ("[filter \"x\"]\nclean = x", "filter.x.clean"),
@@ -471,6 +462,10 @@ mod tests {
             "[submodule \"a\"]\n\tactive = true\n\turl = ../a\n",
             "[extensions]\n\tworktreeConfig = true\n",
             "[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\trequired = true\n",
+            "[lfs]\n\tfetchexclude = *\n[lfs \"transfer\"]\n\tmaxretries = 3\n",
+            // `scalar clone` writes these.
+            "[core]\nconfigWriteLockTimeoutMS = 150\n[receive]\nautoGC = false\n",
+            "[remote \"a\"]\nannex-ignore = true\n[submodule]\nfetchJobs = 8\n",
             "# [core]\n; fsmonitor = x\n",
             "[user]\nname = \"# fsmonitor\"\n",
         ] {
@@ -513,6 +508,11 @@ mod tests {
             ("[core]\nhooksPath = x", "commit, push, checkout a, status, log", ""),
             ("[trailer \"x\"]\ncommand = x", "commit --trailer a=b", "commit -m x, log"),
             ("[difftool \"x\"]\ncmd = x", "difftool, st", "diff, commit"),
+            // So do the tools for working trees and for stacks of commits that are not git's own.
+            ("[worktrunk]\ndefault-branch = main", "wt", "status, commit, push, log"),
+            ("[svn-remote \"svn\"]\nurl = x", "svn fetch", "status, commit, push"),
+            ("[annex]\nuuid = x", "status, add .", "rev-parse HEAD"),
+            ("[hooks]\nallowNonAscii = true", "commit", ""),
             ("[core]\nworktree = /", "status, log, push, rev-parse HEAD", ""),
             ("[include]\npath = x", "status, log, push, rev-parse HEAD", ""),
             ("[never]\nheardOf = it", "status, log, push, rev-parse HEAD", ""),

@@ -140,6 +140,9 @@ fn a_repository_is_untrusted_when_its_config_starts_programs() {
     disk.file("thief/.git", "gitdir: ../plain/.git\n");
     disk.repository("borrower/.git", USUAL_CONFIG);
     disk.file("borrower/.git/objects/info/alternates", "../../plain/.git/objects\n");
+    disk.repository("stray/.git", USUAL_CONFIG);
+    disk.file("stray/.git/commondir", "../../plain/.git\n");
+    disk.repository("moved/.git", "[core]\nworktree = ..\nworktree = /\n");
     disk.file("lost/.git", "gitdir: ../nowhere\n");
     disk.file("noise/.git", "what?\n");
     for folder in ["plain", "plain/deep/er", "super"] {
@@ -148,9 +151,10 @@ fn a_repository_is_untrusted_when_its_config_starts_programs() {
     for folder in ["trap", "trap/sub"] {
         assert!(disk.reason(folder).contains("core.fsmonitor"), "{folder}");
     }
-    for folder in ["thief", "away"] {
+    for folder in ["thief", "away", "stray"] {
         assert!(disk.reason(folder).contains("another folder"), "{folder}");
     }
+    assert!(disk.reason("moved").contains("core.worktree"));
     assert!(disk.reason("borrower").contains("alternates"));
     for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
         assert_ne!(disk.reason(folder), "", "{folder}");
@@ -271,9 +275,121 @@ fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
     assert_eq!(disk.reason("top"), "");
     disk.repository("top/sub/.git", "[core]\nfsmonitor = ./x\n");
     assert!(disk.reason("top").contains("core.fsmonitor"));
+    // git does not look at the permissions of a submodule, and takes the length of a name from the flags.
+    let mut odd = index.clone();
+    odd[36..40].copy_from_slice(&0o160_644_u32.to_be_bytes());
+    fs::write(disk.base.join("top/.git/index"), &odd).unwrap();
+    assert!(disk.reason("top").contains("core.fsmonitor"));
+    odd[73] = 2;
+    fs::write(disk.base.join("top/.git/index"), &odd).unwrap();
+    assert!(disk.reason("top").contains("not understood"));
     disk.repository("top/sub/.git", USUAL_CONFIG);
     fs::write(disk.base.join("top/.git/index"), &index[..40]).unwrap();
     assert!(disk.reason("top").contains("not understood"));
+}
+
+#[test]
+fn a_bare_repository_beside_its_working_trees_is_the_folders_own() {
+    let disk = TestFolder::new();
+    disk.repository("top/.bare", "[core]\nbare = true\n");
+    disk.file("top/.git", "gitdir: ./.bare\n");
+    assert_eq!(disk.reason("top/docs"), "");
+    assert_eq!(history_folders(&disk.base.join("top")), [disk.base.join("top/.bare")]);
+    disk.file("top/.bare/config", "[core]\nfsmonitor = ./x\n");
+    assert!(disk.reason("top").contains("core.fsmonitor"));
+    disk.file("top/docs/.git", "gitdir: ../.bare\n");
+    assert!(disk.reason("top/docs").contains("another folder"));
+}
+
+#[test]
+fn a_linked_working_tree_of_a_submodule_is_understood() {
+    let disk = TestFolder::new();
+    let config = "[core]\nworktree = ../../../sub\n";
+    disk.repository("top/.git", USUAL_CONFIG);
+    disk.repository("top/.git/modules/sub", config);
+    let tree = "top/.git/modules/sub/worktrees/tree";
+    disk.file(&format!("{tree}/commondir"), "../..\n");
+    disk.file(&format!("{tree}/gitdir"), &disk.base.join("tree/.git").display().to_string());
+    disk.file("tree/.git", &format!("gitdir: ../{tree}\n"));
+    assert_eq!(disk.reason("tree"), "");
+    let own = format!("{config}[extensions]\nworktreeConfig = true\n");
+    disk.file("top/.git/modules/sub/config", &own);
+    assert!(disk.reason("tree").contains("core.worktree"));
+}
+
+#[test]
+fn a_repository_with_as_many_submodules_as_boost_is_understood() {
+    let disk = TestFolder::new();
+    disk.repository("top/.git", USUAL_CONFIG);
+    let mut index = b"DIRC\0\0\0\x02\0\0\0\xab".to_vec();
+    for number in 0..171 {
+        index.extend([0; 24]);
+        index.extend(0o160_000_u32.to_be_bytes());
+        index.extend([0; 12]);
+        index.extend([1; 20]);
+        index.extend(format!("\0\x04s{number:03}\0\0\0\0\0\0").bytes());
+        disk.repository(&format!("top/s{number:03}/.git"), USUAL_CONFIG);
+        disk.file(&format!("top/.git/modules/s{number:03}/config"), USUAL_CONFIG);
+    }
+    index.extend([0; 20]);
+    fs::write(disk.base.join("top/.git/index"), &index).unwrap();
+    assert_eq!(disk.reason("top"), "");
+    disk.file("top/s170/.git/config", "[core]\nfsmonitor = ./x\n");
+    assert!(disk.reason("top").contains("core.fsmonitor"));
+}
+
+#[test]
+fn the_settings_of_included_files_count_in_place_of_the_includes() {
+    let disk = TestFolder::new();
+    let reason = |line: &str| {
+        let script = shell::parse(line, ShellDialect::Bash);
+        let git = GitUse::of(&script.commands[0]);
+        let risk = program_risk(&disk.base.join("a"), Some(&git), false);
+        risk.map_or(String::new(), |risk| risk.reason)
+    };
+    // So does `actions/checkout` from version 6 on.
+    let config = format!(
+        "{USUAL_CONFIG}[includeIf \"gitdir:/work/a/.git\"]\npath = ../../runner/credentials\n\
+         [includeIf \"gitdir:/github/workspace/.git\"]\npath = /missing/credentials\n"
+    );
+    disk.repository("a/.git", &config);
+    assert_eq!(reason("git status"), "");
+    assert!(
+        disk.reason("a").contains("includeif"),
+        "they may change after the repository appeared"
+    );
+    disk.file("runner/credentials", "[http \"https://a.example/\"]\nextraHeader = x\n");
+    assert_eq!(reason("git status"), "");
+    assert!(reason("git push").contains("extraheader"));
+    disk.file("runner/credentials", "[include]\npath = more\n");
+    disk.file("runner/more", "[core]\nfsmonitor = x\n");
+    assert!(reason("git status").contains("core.fsmonitor"));
+    for more in ["credentials", "~/more"] {
+        disk.file("runner/more", &format!("[include]\npath = {more}\n"));
+        assert!(reason("git status").contains("include.path"), "{more}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn names_of_files_mean_what_they_mean_to_git() {
+    let disk = TestFolder::new();
+    let script = shell::parse("git status", ShellDialect::Bash);
+    let git = GitUse::of(&script.commands[0]);
+    disk.repository("a/.git", "[include]\npath = link/../x\n");
+    disk.file("a/.git/x", "");
+    disk.file("a/evil/x", "[core]\nfsmonitor = ./x\n");
+    disk.file("a/evil/sub/y", "");
+    std::os::unix::fs::symlink("../evil/sub", disk.base.join("a/.git/link")).unwrap();
+    let risk = program_risk(&disk.base.join("a"), Some(&git), false).unwrap();
+    assert!(risk.reason.contains("core.fsmonitor"), "{risk:?}");
+    disk.repository("b/.bare", USUAL_CONFIG);
+    disk.repository("b/.bare ", "[core]\nfsmonitor = ./x\n");
+    disk.file("b/.git", "gitdir: .bare \n");
+    assert!(disk.reason("b").contains("core.fsmonitor"));
+    // In Shift JIS the backslash is a part of a character, so the quote would begin what hides the next line.
+    fs::write(disk.base.join("b/.bare /config"), b"[user]\nname = \x83\x5c\" \n").unwrap();
+    assert!(disk.reason("b").contains("not understood"));
 }
 
 #[cfg(unix)]
@@ -288,6 +404,16 @@ fn settings_that_could_block_or_never_end_are_not_read() {
     }
     disk.repository("long/.git", &format!("{USUAL_CONFIG}#{}", "x".repeat(MAX_CONFIG_BYTES)));
     assert_ne!(disk.reason("long"), "");
+}
+
+#[test]
+fn a_folder_that_git_passes_over_hides_no_settings_of_the_repository_around_it() {
+    let disk = TestFolder::new();
+    disk.repository("p/.git", "[core]\nfsmonitor = ./x\n");
+    disk.repository("p/sub/.git", USUAL_CONFIG);
+    assert_eq!(disk.reason("p/sub"), "");
+    disk.file("p/sub/.git/HEAD", "no branch\n");
+    assert!(disk.reason("p/sub").contains("core.fsmonitor"));
 }
 
 #[test]

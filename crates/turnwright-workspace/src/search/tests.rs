@@ -162,6 +162,25 @@ fn the_rules_of_a_home_folder_do_not_hide_a_project_without_a_repository() {
 }
 
 #[test]
+fn the_ignore_rules_of_a_repository_do_not_reach_into_one_below_it() {
+    let fixture = fixture(&[
+        (".gitignore", "*\n"),
+        (".git/HEAD", ""),
+        ("project/.gitignore", "*.log\n"),
+        ("project/.git/HEAD", ""),
+        ("project/a.log", "word"),
+        ("project/a.rs", "word"),
+        ("project/sub/.git", "gitdir: ../.git/modules/sub\n"),
+        ("project/sub/b.log", "word"),
+    ]);
+    let expected = ["project/a.rs", "project/sub/b.log"];
+    assert_eq!(fixture.files(&fixture.scope("project"), "word"), expected);
+    let tree = list_tree(&fixture.scope("project"), 2, &stop()).unwrap();
+    let paths: Vec<_> = tree.entries.iter().map(|entry| entry.path.as_path()).collect();
+    assert_eq!(paths, ["a.rs", "sub", "sub/b.log"].map(Path::new));
+}
+
+#[test]
 fn matches_come_in_the_order_of_paths_and_lines_with_what_is_around_them() {
     let fixture =
         fixture(&[("b", "1\nfoo\n3\n4\n5\n6\nfoo\nfoo\n9\n"), ("a/c", "foo\r\nbar foo\r\n")]);

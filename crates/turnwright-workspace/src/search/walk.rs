@@ -43,7 +43,9 @@ pub(super) fn walk_builder(scope: &SearchScope, include_hidden: bool) -> WalkBui
 pub(super) fn ignore_rules(root: &Path, include_hidden: bool) -> WalkBuilder {
     let include_hidden = include_hidden || root.ancestors().any(has_unsafe_ignore_files);
     let mut walk = base_walk(root, include_hidden);
-    walk.parents(!include_hidden && parent_rules_apply(root));
+    let in_repository = !include_hidden && parent_rules_apply(root);
+    // If git is required, the library does not apply its rules to what is in another repository.
+    walk.parents(in_repository).require_git(in_repository);
     walk
 }
 
@@ -179,6 +181,8 @@ pub(crate) struct FolderRules {
     files: Option<Arc<RuleFiles>>,
     /// Those of the user for all repositories.
     global: Arc<Gitignore>,
+    /// The root is in a repository, so the rules of git end where another one begins.
+    in_repository: bool,
 }
 
 /// The rules in the ignore files of one folder, in the order of [`RULE_ENTRIES`].
@@ -186,6 +190,8 @@ pub(crate) struct FolderRules {
 struct RuleFiles {
     above: Option<Arc<RuleFiles>>,
     own: [Gitignore; RULE_ENTRIES.len()],
+    /// A repository begins here, to which the rules of git from above do not apply.
+    is_top: bool,
 }
 
 impl PartialEq for FolderRules {
@@ -198,19 +204,19 @@ impl FolderRules {
     /// The rules from above a folder, whose path has no links. Blocks.
     pub(crate) fn above(root: &Path) -> FolderRules {
         let global = Arc::new(Gitignore::empty());
-        let mut rules = FolderRules { origin: 0, files: None, global };
+        let mut rules = FolderRules { origin: 0, files: None, global, in_repository: false };
         if root.ancestors().any(has_unsafe_ignore_files) {
             return rules;
         }
         rules.global = Arc::new(GitignoreBuilder::new(root).build_global().0);
         rules.origin =
             std_hash((0, root, gitconfig_excludes_path().and_then(|path| fs::read(path).ok())));
-        let none = RuleFiles { above: None, own: std::array::from_fn(|_| Gitignore::empty()) };
-        rules.files = Some(Arc::new(none));
-        if parent_rules_apply(root) {
-            let mut above: Vec<_> = root.ancestors().skip(1).collect();
-            above.reverse();
-            for folder in above {
+        let own = std::array::from_fn(|_| Gitignore::empty());
+        rules.files = Some(Arc::new(RuleFiles { above: None, own, is_top: false }));
+        rules.in_repository = parent_rules_apply(root);
+        if rules.in_repository {
+            let above: Vec<_> = root.ancestors().skip(1).collect();
+            for folder in above.into_iter().rev() {
                 rules = rules.below(folder, |_| true).unwrap_or(rules);
             }
         }
@@ -220,8 +226,10 @@ impl FolderRules {
     /// The rules in a folder to which these apply; `has` returns true for its entries. `None` if they must not be
     /// read. Blocks.
     pub(crate) fn below(&self, folder: &Path, has: impl Fn(&str) -> bool) -> Option<FolderRules> {
+        let is_top = self.in_repository
+            && [".git", ".jj"].iter().any(|name| has(name) && folder.join(name).exists());
         let present = RULE_ENTRIES.map(has);
-        if !present.contains(&true) {
+        if !is_top && !present.contains(&true) {
             return Some(self.clone());
         }
         if has_unsafe_ignore_files(folder) {
@@ -230,18 +238,19 @@ impl FolderRules {
         let Some(above) = &self.files else { return Some(self.clone()) };
         let paths =
             [Some(folder.join(".ignore")), Some(folder.join(".gitignore")), excludes(folder)];
-        let mut origin = self.origin;
-        let mut found = paths.into_iter().zip(present).map(|(path, is_present)| {
-            let Some(path) = path.filter(|_| is_present) else { return Gitignore::empty() };
-            origin = std_hash((origin, &path, fs::read(&path).ok()));
-            read(folder, &path)
+        let mut origin = std_hash((self.origin, is_top));
+        let own = [0, 1, 2].map(|kind| {
+            let Some(path) = paths[kind].as_ref().filter(|_| present[kind]) else {
+                return Gitignore::empty();
+            };
+            origin = std_hash((origin, path, fs::read(path).ok()));
+            read(folder, path)
         });
-        let own = std::array::from_fn(|_| found.next().unwrap_or_else(Gitignore::empty));
-        if own.iter().all(Gitignore::is_empty) {
+        if !is_top && own.iter().all(Gitignore::is_empty) {
             return Some(self.clone());
         }
-        let files = RuleFiles { above: Some(Arc::clone(above)), own };
-        Some(FolderRules { origin, files: Some(Arc::new(files)), global: Arc::clone(&self.global) })
+        let files = RuleFiles { above: Some(Arc::clone(above)), own, is_top };
+        Some(FolderRules { origin, files: Some(Arc::new(files)), ..self.clone() })
     }
 
     /// The rules in a folder to which these apply, if every entry of it is ignored.
@@ -250,16 +259,20 @@ impl FolderRules {
         every.add_line(None, "/*").ok();
         let ignored = every.build().unwrap_or_else(|_| Gitignore::empty());
         let own = [ignored, Gitignore::empty(), Gitignore::empty()];
-        let files = Some(Arc::new(RuleFiles { above: self.files.clone(), own }));
+        let files = RuleFiles { above: self.files.clone(), own, is_top: false };
         let origin = std_hash((self.origin, folder));
-        FolderRules { origin, files, global: Arc::clone(&self.global) }
+        FolderRules { origin, files: Some(Arc::new(files)), ..self.clone() }
     }
 
     /// Returns true if an entry of the folder is ignored, given its absolute path.
     pub(crate) fn ignores(&self, path: &Path, is_folder: bool) -> bool {
         let Some(files) = &self.files else { return false };
         for kind in 0..RULE_ENTRIES.len() {
-            for folder in std::iter::successors(Some(files), |folder| folder.above.as_ref()) {
+            // Those in a `.ignore` are not git's.
+            let folders = std::iter::successors(Some(files), |folder| {
+                folder.above.as_ref().filter(|_| kind == 0 || !folder.is_top)
+            });
+            for folder in folders {
                 let found = folder.own[kind].matched(path, is_folder);
                 if !found.is_none() {
                     return found.is_ignore();

@@ -16,8 +16,8 @@ const MAX_PATH_BYTES_TOTAL: usize = 128 * 1024 * 1024;
 const TYPE_MASK: u32 = 0o170_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
-/// The mode of an entry that is a commit of another repository.
-const SUBMODULE_MODE: u32 = 0o160_000;
+/// The type of an entry that is a commit of another repository.
+const SUBMODULE: u32 = 0o160_000;
 /// The flag of a file that git assumes to be unchanged.
 const ASSUME_UNCHANGED: u16 = 0x8000;
 /// The flag for two more bytes of flags.
@@ -152,7 +152,7 @@ pub fn read_index_file(path: &Path) -> Option<Vec<u8>> {
 /// Returns the paths of the submodules, relative to the top of the working tree. `None` and `hash_bytes` are as for
 /// [`indexed_files`].
 pub fn indexed_submodules(index: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
-    paths(index, hash_bytes, |entry| entry.mode == SUBMODULE_MODE)
+    paths(index, hash_bytes, |entry| entry.mode & TYPE_MASK == SUBMODULE)
 }
 
 /// Returns the paths of the wanted files, or only the ones that git assumes to be unchanged. Returns `None` if the
@@ -165,7 +165,7 @@ pub fn indexed_files(
     is_wanted: impl Fn(&Path) -> bool,
 ) -> Option<Vec<PathBuf>> {
     paths(index, hash_bytes, |entry| {
-        entry.mode != SUBMODULE_MODE
+        entry.mode & TYPE_MASK != SUBMODULE
             && (entry.is_assumed_unchanged() || !only_unchanged)
             && is_wanted(&entry.path())
     })
@@ -266,6 +266,8 @@ fn read_entry<'a, 'bytes: 'a>(
     let kept = if version == 4 { name.len().checked_sub(rest.read_varint()?)? } else { 0 };
     name.truncate(kept);
     name.extend_from_slice(rest.take_until_nul()?);
+    // git goes by the length in the flags, up to the longest that fits there.
+    (usize::from(flags & 0x0fff) == name.len().min(0x0fff)).then_some(())?;
     if version < 4 {
         // One NUL was consumed; NULs pad the entry to a multiple of eight bytes.
         let length = before - rest.0.len();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource, ImageContent};
 use crate::error::Error;
+use turnwright_config::with_home;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
 use turnwright_workspace::files::{blob_text, read_pdf, read_picture, usual_base64};
 
@@ -15,15 +16,20 @@ const DISTRIBUTION: &str = "WSL_DISTRO_NAME";
 #[cfg(target_os = "linux")]
 const WSL_HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
 
-/// The folder that a client names. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share
-/// of the distribution, or with a drive.
-#[cfg(target_os = "linux")]
+/// The folder that a client names. Some clients write `~` for the home folder.
 pub(super) fn folder(path: PathBuf) -> PathBuf {
+    local_path(with_home(path))
+}
+
+/// The path here. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share of the
+/// distribution, or with a drive.
+#[cfg(target_os = "linux")]
+fn local_path(path: PathBuf) -> PathBuf {
     folder_in(path, turnwright_config::own_variable(DISTRIBUTION).as_deref())
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn folder(path: PathBuf) -> PathBuf {
+fn local_path(path: PathBuf) -> PathBuf {
     path
 }
 
@@ -56,7 +62,7 @@ fn folder_in(path: PathBuf, distribution: Option<&str>) -> PathBuf {
     }
 }
 
-/// The address of a file that a client attaches. An editor on Windows names it like [`folder`].
+/// The address of a file that a client attaches. An editor on Windows names it like a folder.
 fn file_uri(uri: String) -> String {
     let Some(place) = uri.strip_prefix("file://") else { return uri };
     let plain = place.replacen("%3A", ":", 1).replacen("%3a", ":", 1).replacen("%24", "$", 1);
@@ -67,7 +73,7 @@ fn file_uri(uri: String) -> String {
         Some(local) => local.to_owned(),
         None => format!("//{plain}"),
     };
-    let meant = folder(PathBuf::from(&named));
+    let meant = local_path(PathBuf::from(&named));
     if meant == Path::new(&named) { uri } else { format!("file://{}", meant.display()) }
 }
 
@@ -241,9 +247,21 @@ mod tests {
     fn a_dot_is_the_folder_in_which_the_client_has_started_the_agent() {
         assert_eq!(working_folder(".".into(), false), std::path::absolute(".").unwrap());
         assert_eq!(working_folder(".".into(), true).as_os_str(), ".");
-        for other in ["", "..", "./", "a", "./a", "~"] {
+        for other in ["", "..", "./", "a", "./a", "~a", "a/~"] {
             assert_eq!(working_folder(other.into(), false).as_os_str(), other);
         }
+    }
+
+    #[test]
+    fn a_tilde_before_a_folder_is_the_home_folder() {
+        let home = with_home("~".into());
+        assert!(home.is_absolute(), "{}", home.display());
+        for is_remote in [false, true] {
+            assert_eq!(working_folder("~".into(), is_remote), home);
+            assert_eq!(working_folder("~/a b".into(), is_remote), home.join("a b"));
+        }
+        assert_eq!(folder("~/a".into()), home.join("a"));
+        assert_eq!(file_uri("file:///~/a".to_owned()), "file:///~/a");
     }
 
     #[test]

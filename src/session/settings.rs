@@ -89,16 +89,16 @@ pub(super) type ChosenModel = (Arc<dyn Model>, Option<String>);
 /// Returns the model with this name. The provider need not list it, because many lists are
 /// incomplete: the first request will show whether it exists.
 async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Error> {
-    if name.len() > 500 {
-        return Err(Error::InvalidParams("The name of the model is too long".to_owned()));
+    if name.trim().is_empty() || name.len() > 500 {
+        return Err(Error::InvalidParams("The name of the model is empty or too long".to_owned()));
     }
     // The session can continue with its current model, so the error must not ask the client to sign
     // in.
     let finder = Arc::clone(&host);
-    let wanted = name.clone();
-    let finding = spawn_blocking(move || finder.model_named(&wanted));
+    let finding = spawn_blocking(move || finder.model_named(&name));
     let found = finding.await.map_err(|_| Error::Internal { place: "the choice of a model" })?;
     let model = found.map_err(|error| Error::InvalidParams(error_chain(&error)))?;
+    let name = model.name().to_owned();
     if host.models.choices().contains(&name) || !host.models.may_list() {
         return Ok((model, None));
     }

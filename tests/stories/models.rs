@@ -462,6 +462,49 @@ fn the_effort_is_sent_in_the_form_that_the_server_expects() {
 }
 
 #[test]
+fn a_client_may_name_the_effort_and_its_levels_as_other_agents_do() {
+    let provider = Provider::of(&["a", "b"]);
+    let mut agent = configured(&two(&provider)).variable("TURNWRIGHT_MODEL", "p/b").start();
+    for (name, level, expected) in [
+        ("effort", "max", "xhigh"),
+        ("reasoning_effort", "minimal", "low"),
+        ("thinkingEffort", "off", "none"),
+        ("thought_level", "auto", "default"),
+    ] {
+        let answer = set(&mut agent, name, level);
+        let values = current_values(&answer["result"]);
+        assert_eq!(values[1], format!("thought_level={expected}"), "{name} {level}");
+    }
+}
+
+#[test]
+fn a_client_may_call_the_model_with_which_sessions_begin_default() {
+    let provider = Provider::of(&["a", "b"]);
+    let mut agent = configured(&two(&provider)).start();
+    for (name, expected) in [("p/b", "model=p/b"), ("default", "model=p/a")] {
+        let answer = set(&mut agent, "model", name);
+        assert_eq!(current_values(&answer["result"])[0], expected, "{answer}");
+    }
+    assert_eq!(agent.turn("hi"), "end_turn");
+    assert_eq!(provider.chat_requests()[0]["model"], "a");
+    assert!(!notices(&agent).contains("does not list"), "{}", notices(&agent));
+}
+
+#[test]
+fn an_endpoint_that_takes_any_name_gets_neither_default_nor_an_empty_one() {
+    let provider = Provider::of(&["a", "b"]);
+    let mut agent = configured("model = 'a'")
+        .variable("OPENAI_BASE_URL", &provider.base_url())
+        .variable("OPENAI_API_KEY", "sk-of-nobody")
+        .start();
+    for (name, expected) in [("b", "model=b"), ("default", "model=a")] {
+        let answer = set(&mut agent, "model", name);
+        assert_eq!(current_values(&answer["result"])[0], expected, "{answer}");
+    }
+    assert_eq!(code(&set(&mut agent, "model", " ")), -32602);
+}
+
+#[test]
 fn the_effort_option_is_offered_only_for_a_model_that_supports_it() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured(&two(&provider)).variable("TURNWRIGHT_MODEL", "p/b").start();

@@ -350,9 +350,16 @@ impl ReasoningEffort {
         }
     }
 
-    /// The inverse of [`ReasoningEffort::id`].
+    /// The inverse of [`ReasoningEffort::id`]. The words of other agents mean the nearest level.
     pub fn parse(id: &str) -> Option<ReasoningEffort> {
-        ReasoningEffort::ALL.into_iter().find(|effort| effort.id() == id)
+        let meant = match id {
+            "auto" => "default",
+            "off" | "disabled" => "none",
+            "minimal" => "low",
+            "max" => "xhigh",
+            known => known,
+        };
+        ReasoningEffort::ALL.into_iter().find(|effort| effort.id() == meant)
     }
 }
 

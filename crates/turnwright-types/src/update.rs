@@ -173,9 +173,12 @@ impl ConfigOptionId {
         }
     }
 
-    /// The inverse of [`ConfigOptionId::id`].
+    /// The inverse of [`ConfigOptionId::id`]. Some clients send any agent the name that another one has for the effort.
     pub fn parse(id: &str) -> Option<ConfigOptionId> {
-        ConfigOptionId::ALL.into_iter().find(|option| option.id() == id)
+        match id {
+            "effort" | "reasoning_effort" | "thinkingEffort" => Some(ConfigOptionId::Effort),
+            _ => ConfigOptionId::ALL.into_iter().find(|option| option.id() == id),
+        }
     }
 }
 

@@ -49,9 +49,10 @@ impl EditFile {
     /// The edits of the list and of the single replacement.
     fn edits(&self) -> Vec<TextEdit> {
         let is_code = edit_common::is_code(&self.path);
-        let listed = self.edits.iter().map(|edit| {
-            text_edit(&edit.old_string, &edit.new_string, edit.replace_all, is_code)
-        });
+        let listed = self
+            .edits
+            .iter()
+            .map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all, is_code));
         let texts = self.old_string.as_ref().zip(self.new_string.as_ref());
         let single = texts.map(|(old, new)| text_edit(old, new, self.replace_all, is_code));
         listed.chain(single).collect()

@@ -320,7 +320,9 @@ impl Toolbox {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
         if ENDING_TOOLS.contains(&letters_and_digits(name).as_str()) {
-            return format!("No tool \"{short}\": the task ends with your answer. Say what is done.");
+            return format!(
+                "No tool \"{short}\": the task ends with your answer. Say what is done."
+            );
         }
         let lowercase = short.to_lowercase();
         let last = self.advertised.lock().as_ref().map(|last| last.offer.clone());

@@ -113,7 +113,8 @@ fn what_a_failed_call_says_again_and_again_is_not_there_to_be_copied() {
         assert_eq!(agent.turn("go"), "end_turn");
         let arguments = |request: usize| -> Vec<String> {
             let messages = agent.model_request(request)["messages"].as_array().unwrap().clone();
-            let calls = messages.iter().filter_map(|it| it["tool_calls"][0]["function"].as_object());
+            let calls =
+                messages.iter().filter_map(|it| it["tool_calls"][0]["function"].as_object());
             calls.map(|it| it["arguments"].as_str().unwrap().to_owned()).collect()
         };
         assert!(arguments(2).iter().all(|it| it.contains("no such")), "{tool}");

@@ -8,6 +8,7 @@ use url::Url;
 
 use super::auth_status::{account_status, notify_change};
 use crate::acp::connection::Connection;
+use crate::acp::error::invalid;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
     DisableProviderRequest, ListProvidersRequest, ListProvidersResponse, LlmProtocol,
@@ -62,16 +63,14 @@ fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> 
     let SetProviderRequest { provider_id, api_type, base_url, headers, .. } = params;
     let base_url = pasted_base_url(&base_url);
     if &*provider_id.0 != DEFAULT_PROVIDER {
-        let why = format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`");
-        return Err(Error::InvalidParams(why));
+        return Err(invalid(format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`")));
     }
     if api_type != LlmProtocol::OpenAi {
-        let why = "`apiType` must be openai, the only API that is supported";
-        return Err(Error::InvalidParams(why.to_owned()));
+        return Err(invalid("`apiType` must be openai, the only API that is supported"));
     }
     if !Url::parse(&base_url).is_ok_and(|url| is_usable_address(&url)) {
         let why = "`baseUrl` must be an http or https address. Credentials belong into `headers`";
-        return Err(Error::InvalidParams(why.to_owned()));
+        return Err(invalid(why));
     }
     let headers = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
     Ok(ClientProvider::Set { base_url, headers })

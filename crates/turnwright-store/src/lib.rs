@@ -75,9 +75,9 @@ pub use writer::cleanup::{RetentionLimits, free_pages};
 use database::journal::{self, Journal};
 use health::StoreState;
 use read::turn_rows;
-use writer::SubmittedJob;
 use writer::cleanup;
 use writer::queue::JobSender;
+use writer::{SubmittedWork, WriteJob};
 
 /// The result of something that the store does.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -301,11 +301,10 @@ impl Store {
         let (done, waiting) = oneshot::channel();
         let sender = self.0.writer.get_or_init(|| writer::spawn(Arc::clone(&self.0.shared)));
         // If the thread has ended, the job is dropped and with it `done`, so the receiver fails.
-        let done = Some(done);
-        let job = SubmittedJob { durability, retained_bytes, work, value: None, done };
-        for mut dropped in sender.send(Box::new(job)) {
-            dropped.complete(Err(StoreError::queue_full()));
-            self.0.shared.add_dropped(usize::from(dropped.retained_bytes().is_some()));
+        let work = Box::new(SubmittedWork { work, value: None, done: Some(done) });
+        for mut dropped in sender.send(WriteJob { durability, retained_bytes, work }) {
+            dropped.work.complete(Err(StoreError::queue_full()));
+            self.0.shared.add_dropped(usize::from(dropped.retained_bytes.is_some()));
         }
         waiting
     }

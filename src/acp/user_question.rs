@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::schema::{
@@ -157,7 +157,9 @@ pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> Pe
 fn form_outcome(result: &RawValue) -> FormOutcome {
     let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
     match value.get("action").and_then(Value::as_str) {
-        Some("accept") => FormOutcome::Accepted(value.get("content").cloned().unwrap_or_default()),
+        // A form in which nothing must be entered may be accepted without content.
+        Some("accept") if value["content"].is_null() => FormOutcome::Accepted(json!({})),
+        Some("accept") => FormOutcome::Accepted(value["content"].clone()),
         Some("decline") | None => FormOutcome::Declined,
         Some(_) => FormOutcome::Cancelled,
     }
@@ -226,7 +228,6 @@ fn form_reply(result: &RawValue, question: &UserQuestion, version: Version) -> U
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use serde_json::value::to_raw_value;
 
     use super::*;

@@ -27,7 +27,7 @@ use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
 
 const RUN_AFTER_HELP: &str = "\
-Example: turnwright eval run --models gpt-5-mini,deepseek/deepseek-chat --runs 5
+Example: turnwright eval run --models gpt-5.4-mini,deepseek/deepseek-chat --runs 5
 Exit status: 0 if all trials were made, 2 if arguments, settings or tasks are unusable, 6 at a limit of the run, \
 130 if stopped.";
 

@@ -85,7 +85,7 @@ struct CliArgs {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     /// Speak ACP on stdin and stdout (the default)
-    #[command(after_help = "Example: turnwright acp --model gpt-5-mini")]
+    #[command(after_help = "Example: turnwright acp --model gpt-5.4-mini")]
     Acp,
     /// Serve ACP on a socket, for editors elsewhere
     ///
@@ -233,7 +233,7 @@ enum CliCommand {
     /// Measure the agent on tasks of your own
     #[command(
         after_help = "Example: turnwright eval new fix-parser --session last --check \"make test\"\n\
-                            turnwright eval run --models gpt-5-mini --runs 5"
+                            turnwright eval run --models gpt-5.4-mini --runs 5"
     )]
     Eval {
         #[command(subcommand)]

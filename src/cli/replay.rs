@@ -1,19 +1,20 @@
 //! `turnwright replay`: runs a recorded session again without a network, files or commands, in an agent in this process
 //! that gets its outside world from the recording, and says where the agent now behaves in another way.
 
-use std::io::{self, Write, stderr};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
 
 use crate::acp;
-use crate::cli::write_stdout;
+use crate::cli::{exit_code, write_stdout};
 use turnwright_config::Config;
 use turnwright_recording::{
     RecordedEvent, Recording, RecordingError, ask_other_model, load_recording, play_back,
 };
 use turnwright_rpc::AgentThread;
+use turnwright_types::effect::escape_hidden;
 use turnwright_types::error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -29,13 +30,12 @@ const FOLDER_PREFIX: &str = "turnwright-replay-";
 
 pub(super) fn run(file: &Path, config: Config) -> ExitCode {
     match run_recording(file, config) {
-        Ok((text, exit_code)) if write_stdout(&text).is_ok() => exit_code,
+        // The recording may be a stranger's.
+        Ok((text, status)) if write_stdout(&escape_hidden(&text)).is_ok() => status,
         Ok(_) => ExitCode::FAILURE,
         Err(why) => {
-            let file = file.display();
-            let text = format!("turnwright replay: {file} cannot be played back. {why}.\n");
-            stderr().write_all(text.as_bytes()).ok();
-            ExitCode::from(2)
+            let text = format!("{} cannot be played back. {why}.", file.display());
+            exit_code("replay", Err(text.into()), 2)
         }
     }
 }
@@ -49,9 +49,8 @@ fn run_recording(file: &Path, config: Config) -> Result<(String, ExitCode), Reco
         return Ok((report, if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE }));
     }
     let (report, failure) = ask_model(config, &head, &events)?;
-    let Some(why) = failure else { return Ok((report, ExitCode::SUCCESS)) };
-    writeln!(stderr(), "turnwright replay: {why}").ok();
-    Ok((report, ExitCode::from(2)))
+    let result = failure.map_or(Ok(ExitCode::SUCCESS), |why| Err(why.into()));
+    Ok((report, exit_code("replay", result, 2)))
 }
 
 /// Plays a recording back. Returns what is printed, and whether nothing differs.

@@ -2,7 +2,7 @@
 //! stay the same, listed on request.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ use turnwright_llm::{
     Traffic, known_context_window,
 };
 
-/// The most models that a client is offered.
-const MAX_CHOICES: usize = 500;
+/// The most models that a client is offered. OpenRouter alone lists some 450, and several providers may be in use.
+const MAX_CHOICES: usize = 2000;
 /// The most models that are kept; another one has to connect anew.
 const MAX_CACHED: usize = 16;
 /// The advice if a server wants a key and none is known for it.
@@ -295,9 +295,9 @@ impl ModelCache {
         // One model of each provider, in an order that does not depend on the current model.
         let providers: BTreeMap<_, _> =
             known.in_use.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
-        for name in providers.values().filter_map(|model| known.listed(model.as_ref())).flatten() {
-            turnwright_types::lists::add_new(&mut names, name);
-        }
+        names.extend(providers.values().filter_map(|model| known.listed(model.as_ref())).flatten());
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         names.truncate(MAX_CHOICES);
         names
     }

@@ -62,7 +62,8 @@ const ALIASES: &[(&str, &[&str])] = &[
 ];
 
 /// The names that models give to an argument with all others in it, and `name`, which holds the tool's name beside it.
-const WRAPPERS: [&str; 6] = ["arguments", "parameters", "args", "params", "input", "name"];
+const WRAPPERS: [&str; 7] =
+    ["arguments", "parameters", "args", "params", "input", "name", "questions"];
 
 /// An argument that the card shows before the call is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -368,6 +369,10 @@ pub(crate) fn repair_arguments(value: Value, schema: &Value) -> Value {
             _ => Value::String(text),
         },
         ("string", number @ Value::Number(_)) => Value::String(number.to_string()),
+        // A choice, as the tool of Claude Code takes it.
+        ("string", Value::Object(choice)) if choice.keys().eq(["label", "description"]) => {
+            choice.values().filter_map(Value::as_str).collect::<Vec<_>>().join(": ").into()
+        }
         ("string", Value::String(text)) => Value::String(matching_enum_value(text, schema)),
         (_, value) => value,
     }
@@ -404,6 +409,7 @@ fn unwrapped(mut fields: Map<String, Value>, schema: &Value) -> Map<String, Valu
     }
     let inner = fields.values().find_map(|value| match value {
         Value::String(text) => serde_json::from_str(text).ok(),
+        Value::Array(items) if items.len() == 1 => items[0].as_object().cloned(),
         value => value.as_object().cloned(),
     });
     inner.map_or(fields, |inner| unwrapped(inner, schema))

@@ -32,7 +32,7 @@ pub(super) struct AskUser {
     #[serde(default, alias = "choices")]
     options: Vec<String>,
     /// More than one may be chosen
-    #[serde(default, alias = "multi", alias = "multiple")]
+    #[serde(default, alias = "multi", alias = "multiple", alias = "multiSelect")]
     several: bool,
 }
 

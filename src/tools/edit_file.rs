@@ -134,10 +134,16 @@ impl Tool for EditFile {
             return Err(redact::text_with_placed_keys(&told).into_owned().into());
         }
         let (diff, applied) = result.map_err(|error| match error.kind {
-            EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. } if !may_quote => {
+            EditErrorKind::NotFound { .. }
+            | EditErrorKind::Ambiguous { .. }
+            | EditErrorKind::AlreadyMade { .. }
+                if !may_quote =>
+            {
                 edit_common::not_quotable(&self.path)
             }
-            EditErrorKind::NotFound { .. } | EditErrorKind::NoChange if may_quote => {
+            EditErrorKind::NotFound { .. }
+            | EditErrorKind::NoChange
+            | EditErrorKind::AlreadyMade { .. } => {
                 let told = error.explain(&self.path, of) + &edit_common::short_text(&before.text);
                 redact::text_with_placed_keys(&told).into_owned()
             }

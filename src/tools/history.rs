@@ -13,6 +13,7 @@ use turnwright_types::effect::{
 };
 use turnwright_types::ids::SessionId;
 use turnwright_types::text;
+use turnwright_types::timestamp::local_time;
 
 /// The number of rows: default and limit.
 const DEFAULT_ROWS: usize = 20;
@@ -127,8 +128,7 @@ fn render(args: &History, page: &HistoryPage<CallRecord>) -> String {
 fn render_row(row: &CallRecord, words: &[String], with_session: bool) -> String {
     let session = if with_session { format!("{}/", row.session) } else { String::new() };
     let status = if row.error.is_none() { "ok" } else { "failed" };
-    let date = httpdate::fmt_http_date(row.at);
-    let time = date.get(5..25).unwrap_or_default();
+    let time = local_time(row.at);
     let result = row.result.as_deref().or(row.error.as_deref());
     // The session of a helper, in which its own calls are found.
     let task = row.spawn_task();
@@ -193,9 +193,12 @@ mod tests {
             is_truncated: false,
         };
         let text = render(&args(json!({ "query": "migration" })), &page(&rows));
-        let first = "call-2 01 Jan 1970 00:00:02 exec failed 1.2 s\n  {\"number\":2}\n  → Migration \
-                     failed\n";
-        let second = "call-1 01 Jan 1970 00:00:01 exec ok 600 ms\n  {\"number\":1}\n  → a\n";
+        // As the model is told the date, and as commands show it.
+        let [one, two] =
+            [1, 2].map(|at| local_time(SystemTime::UNIX_EPOCH + Duration::from_secs(at)));
+        let first =
+            format!("call-2 {two} exec failed 1.2 s\n  {{\"number\":2}}\n  → Migration failed\n");
+        let second = format!("call-1 {one} exec ok 600 ms\n  {{\"number\":1}}\n  → a\n");
         assert_eq!(text, format!("{first}{second}"));
         rows.remove(0);
         let text = render(&args(json!({ "session": "all" })), &page(&rows));

@@ -19,7 +19,7 @@ use turnwright_types::effect::{
 use turnwright_types::ids::is_slug;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_types::timestamp::local_time;
+use turnwright_types::timestamp::{local_day, local_time};
 use turnwright_workspace::files::{FileError, FileText};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
@@ -284,13 +284,12 @@ async fn read(args: &Memory, ctx: &ToolCtx) -> ToolAnswer {
         let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         return Err(format!("There is no note {}. There are: {names}.", args.name()).into());
     };
-    let date = note.modified.map(|time| httpdate::fmt_http_date(time)[5..16].to_owned());
     let cut = if note.is_complete { "" } else { "\n[cut: the file is longer]" };
     Ok(text_outcome(format!(
         "Note {}/{} of {}. The user's words count more.\n\n{}{cut}",
         scope.id(),
         args.name(),
-        date.unwrap_or_default(),
+        note.modified.map(local_day).unwrap_or_default(),
         note.text
     )))
 }

@@ -51,6 +51,7 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("web_fetch", "fetch fetchurl fetchwebpage"),
     ("plan", "todowrite updateplan"),
     ("agent", "task spawn subagent"),
+    ("ask_user", "askuserquestion"),
 ];
 
 /// The least similarity (0 to 1) of a name that is suggested for an unknown one.

@@ -55,11 +55,12 @@ impl Tool for LoadSkill {
         let known = &ctx.env.skills;
         let skills = known.skills().unwrap_or_default();
         let name = self.name.trim().to_owned();
-        let Some(skill) =
-            skills.iter().find(|skill| skill.name == name && !skill.is_user_only).cloned()
-        else {
+        let Some(skill) = skills.iter().find(|skill| skill.name == name).cloned() else {
             return Err(unknown_skill_message(&name, &known.names()).into());
         };
+        if skill.is_user_only {
+            return Err(format!("Only the user can run it, by typing `/{name}`: say so.").into());
+        }
         if self.args.len() > MAX_ARGS_BYTES {
             return Err(format!(
                 "`args` has more than {MAX_ARGS_BYTES} bytes. {name} was not loaded: shorten it."

@@ -194,7 +194,7 @@ impl Turn {
     }
 
     /// Returns true if the tool of this name edits files.
-    pub(super) fn is_edit(&self, name: &str) -> bool {
+    fn is_edit(&self, name: &str) -> bool {
         self.conversation.tools.find(name).is_ok_and(|tool| edits_files(tool.kind()))
     }
 

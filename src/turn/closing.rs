@@ -14,7 +14,7 @@ use turnwright_recording::outside::AnswerKind;
 use turnwright_store::ProofWord;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
-use turnwright_types::message::{AssistantMessage, within_context};
+use turnwright_types::message::AssistantMessage;
 use turnwright_types::text;
 use turnwright_types::update::PlanStatus;
 use turnwright_undo::{ChangeScope, DiffLimits, TurnChanges, turn_changes};
@@ -77,17 +77,15 @@ impl Turn {
     /// The words, at most once in a session, about commands that would end with it. A command whose output the model
     /// has asked for is left out: it knows that this one still runs.
     fn running_words(&self) -> ClosingWords {
-        // The last answer of a helper is its result.
-        let is_last = self.conversation.work.one_turn && !self.is_helper();
+        let is_last = self.conversation.work.one_turn || self.is_helper();
         let may_ask = self.steering.is_empty() && self.budget.has_request();
         let names = self.conversation.env.jobs.neglected().join(", ");
-        let is_needed = is_last && may_ask && !names.is_empty();
-        if !is_needed || !self.conversation.told.is_news(RUNNING, 0) {
+        if names.is_empty() || !is_last || !may_ask || !self.conversation.told.is_news(RUNNING, 0) {
             return ClosingWords::default();
         }
         let request = format!("Still running: {names}\n{}", include_str!("closing/running.md"));
         let notice = format!("{names} would end now: the model is asked once whether to wait.");
-        ClosingWords { notice: Some(notice), request: Some(within_context(&request)) }
+        ClosingWords { notice: Some(notice), request: Some(request) }
     }
 
     /// The recorded words, or other facts, at this place of the conversation: a replay changes no files and reads none,
@@ -214,8 +212,7 @@ impl Turn {
                 ),
             ),
         };
-        let request = within_context(&super::redacted(&context));
-        ClosingWords { notice: Some(notice.to_owned()), request: Some(request) }
+        ClosingWords { notice: Some(notice.to_owned()), request: Some(super::redacted(&context)) }
     }
 
     /// The words with which the model is asked for a proof.

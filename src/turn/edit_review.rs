@@ -8,7 +8,6 @@ use super::closing::ClosingWords;
 use super::{Turn, TurnStep};
 use turnwright_lsp::{FileReport, counted_errors};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::within_context;
 use turnwright_types::text;
 use turnwright_workspace::files::display;
 
@@ -70,7 +69,7 @@ fn words_about(reports: &[FileReport], cwd: &Path) -> ClosingWords {
     let found = counted_errors(count);
     ClosingWords {
         notice: Some(format!("Language servers find {found}. The model is told.")),
-        request: Some(within_context(&super::redacted(&request))),
+        request: Some(super::redacted(&request)),
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Conversation, Turn, TurnStep, redacted, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
-use turnwright_types::message::{AssistantMessage, StopReason, within_context};
+use turnwright_types::message::{AssistantMessage, StopReason};
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, PlanEntry, PlanPriority, PlanStatus, Update};
 
@@ -147,7 +147,7 @@ impl Turn {
     /// Tells the model its goal again if a summary has replaced the message with the goal, and the work goes on.
     pub(super) fn repeat_goal(&mut self) {
         let Some(goal) = &self.goal else { return };
-        let task = within_context(&redacted(&goal.task));
+        let task = redacted(&goal.task);
         let may_work = goal.state.status == GoalStatus::Active && self.budget.ending.is_none();
         let messages = self.history.messages.iter();
         let is_told = messages.flat_map(|message| context_parts(message)).any(|text| text == task);
@@ -397,8 +397,7 @@ pub(crate) async fn stored_goal(conversation: &Conversation) -> Result<GoalState
 
 /// Tells the model of a goal that nobody works on now.
 pub(crate) fn paused_line(state: &GoalState) -> String {
-    let words = text::clip(text::one_line(&state.text), MAX_EXCERPT_CHARS);
-    let line = within_context(&escape_hidden_line(&words));
+    let line = escape_hidden_line(&text::clip(text::one_line(&state.text), MAX_EXCERPT_CHARS));
     format!("The work on a goal has stopped; go on with it only if the user says so: {line}\n")
 }
 

@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
 use super::prompt;
+use super::room::handoff::is_rejected;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{as_sentence, error_chain};
 use crate::tools::{
@@ -29,7 +30,7 @@ use turnwright_recording::outside::in_same_session;
 use turnwright_store::{PendingWrite, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{History, PromptPart, StopReason, UserMessage, within_context};
+use turnwright_types::message::{History, PromptPart, StopReason, UserMessage};
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -114,8 +115,7 @@ impl Conversation {
                     Ok(ToolOutcome { text, .. }) => format!("[{what} has failed] {text}\n"),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
                 };
-                // It may become a part of the context.
-                session.helpers.add_news(within_context(&news), is_answer);
+                session.helpers.add_news(news, is_answer);
             })
         });
         if !is_started {
@@ -168,9 +168,8 @@ impl Conversation {
         // Releasing the lock removes a file.
         spawn_blocking(move || drop(lock)).await.ok();
         let end = finished.result.as_ref().copied().map_err(|error| error_chain(error));
-        let rejection = ToolRefusal::rejected().for_model;
         let mut results = finished.history.messages.iter().filter_map(|message| message.as_tool());
-        let was_rejected = results.any(|result| result.text.starts_with(&rejection));
+        let was_rejected = results.any(is_rejected);
         let mut result = answer(finished);
         if let Ok(text) = &mut result {
             shorten(text, self.env.output_folder().join(format!("{}.md", client.call))).await;

@@ -8,7 +8,6 @@ use super::{Conversation, Turn, TurnStep, typed_parts};
 use tokio_util::sync::CancellationToken;
 use turnwright_hooks::HookEvent;
 use turnwright_store::Entry;
-use turnwright_types::message::within_context;
 
 /// The most times that hooks may keep one turn from ending.
 const MAX_STOPS: u32 = 8;
@@ -94,13 +93,13 @@ impl Turn {
         self.hook_stops += 1;
         self.conversation.notify(format!("A hook wants the turn to go on: {why}"));
         let told = format!("A hook of the user keeps you from ending your turn here:\n{why}\n");
-        self.push_context(within_context(&told));
+        self.push_context(told);
         Some(TurnStep::Sample)
     }
 }
 
 fn said_by_hook(context: &str) -> String {
-    within_context(&format!("A hook of the user says:\n{context}\n"))
+    format!("A hook of the user says:\n{context}\n")
 }
 
 /// Runs the hooks for the start of a session. Returns their context for the model.

@@ -4,7 +4,9 @@
 //! change of files starts the count anew.
 
 use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
+use super::checks::edits_files;
 use super::hints::Hints;
 use super::{Turn, TurnStep, redacted, stopped_note};
 use crate::tools;
@@ -12,7 +14,9 @@ use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::hash::std_hash;
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Arguments, StopReason, ToolCall, ToolMessage, UserMessage};
+use turnwright_types::message::{
+    Arguments, Message, StopReason, ToolCall, ToolMessage, UserMessage,
+};
 use turnwright_types::text;
 
 /// The answers to the question whether the turn goes on.
@@ -51,19 +55,23 @@ impl Turn {
         let answer = self.history.messages.last().cloned()?;
         let calls = &answer.as_assistant()?.calls;
         let changes = self.conversation.env.shared.checkpoint.change_count();
-        let ran_changes = self.loops.note_changes(changes);
+        let ran_changes = std::mem::replace(&mut self.loops.known_changes, changes) != changes;
         let mut found = self.loops.begin_answer(all_invalid);
         let mut question = None;
         for (call, result) in calls.iter().zip(results) {
-            let may_matter = !result.ok || self.loops.has_failures();
+            let kind = self.conversation.tools.find(&call.name).ok().and_then(|tool| tool.kind());
+            let edited = match &call.arguments {
+                Arguments::Object(args) if kind == Some(ToolKind::Edit) => tools::edited_path(args),
+                _ => None,
+            };
             let ended = EndedCall {
                 tool: &call.name,
                 arguments: &call.arguments,
                 ok: result.ok,
                 result: &result.text,
-                edited: may_matter.then(|| self.edited_path(call)).flatten(),
+                edited,
                 is_waiting: tools::is_waiting(&self.conversation.env, call),
-                has_changed: ran_changes || result.ok && self.is_edit(&call.name),
+                has_changed: ran_changes || result.ok && edits_files(kind),
             };
             let Some(finding) = self.loops.add(&ended).or(found.take()) else { continue };
             self.checks.ledger.counts.loops += 1;
@@ -71,6 +79,9 @@ impl Turn {
                 LoopFinding::Remind(repetition) => {
                     let note = self.reminder(repetition, call).await;
                     self.append_note(result, &note);
+                    if !result.ok && edits_files(kind) {
+                        self.leave_out_copies(call);
+                    }
                 }
                 LoopFinding::Ask(repetition) => {
                     question = Some((call.id.clone(), description(repetition, call)));
@@ -80,24 +91,45 @@ impl Turn {
         question
     }
 
+    /// Leaves out the arguments of all calls that are the same as `call` from the next requests: weak models copy a call
+    /// that stands before them, whatever its result says.
+    fn leave_out_copies(&mut self, call: &ToolCall) {
+        let is_copy = |other: &ToolCall| {
+            other.name == call.name && other.arguments == call.arguments && other.extra.is_none()
+        };
+        // What a provider has signed is sent back as it is.
+        let has_copy = |message: &Message| {
+            message.as_assistant().is_some_and(|answer| {
+                answer.provider_state.blobs.is_empty() && answer.calls.iter().any(is_copy)
+            })
+        };
+        let messages = &mut self.history.messages;
+        let Some(first) = messages.iter().position(|message| has_copy(message)) else { return };
+        // All later messages are replaced too: a message caches what was rendered up to it.
+        for message in &mut messages[first..] {
+            let mut replacement = Message::clone(message);
+            if has_copy(message)
+                && let Message::Assistant(answer) = &mut replacement
+            {
+                let copies = answer.calls.iter_mut().filter(|other| is_copy(other));
+                copies.for_each(|copy| copy.arguments = Arguments::default());
+            }
+            *message = Arc::new(replacement);
+        }
+        self.history.meter.forget_count();
+    }
+
     /// Adds a line for the model to a stored result.
     pub(super) fn append_note(&self, result: &mut ToolMessage, note: &str) {
         result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
         self.conversation.log().replace_result(&result.call, result.text.clone());
     }
 
-    /// The file that a call was to edit.
-    fn edited_path<'a>(&self, call: &'a ToolCall) -> Option<&'a str> {
-        let Arguments::Object(arguments) = &call.arguments else { return None };
-        let view = self.conversation.tools.find(&call.name).ok()?.pending_view()?;
-        tools::edited_path(arguments).filter(|_| view.kind == ToolKind::Edit)
-    }
-
     async fn reminder(&self, repetition: Repetition, call: &ToolCall) -> String {
         match repetition {
             Repetition::SameCall(times) => format!(
                 "[You have made this call {times} times, always with this result. Do something else, \
-                 or say what is missing.]"
+                 say what is missing, or let a command sleep before you look again.]"
             ),
             Repetition::Stale(calls) => format!(
                 "[Your last {calls} calls have had only results that you had before. What does not fit \
@@ -298,11 +330,6 @@ impl LoopDetector {
         LoopDetector { known_changes, ..LoopDetector::default() }
     }
 
-    /// Takes note of the number of changes of files by now. Returns true if there are new ones.
-    fn note_changes(&mut self, changes: u64) -> bool {
-        std::mem::replace(&mut self.known_changes, changes) != changes
-    }
-
     /// Begins a new answer, to which the calls that are added next belong. `all_invalid` means that none of
     /// them can run, because the tool is unknown or the arguments are invalid.
     fn begin_answer(&mut self, all_invalid: bool) -> Option<LoopFinding> {
@@ -320,11 +347,6 @@ impl LoopDetector {
     pub(super) fn reset(&mut self) {
         let hints = std::mem::take(&mut self.hints);
         *self = LoopDetector { hints, ..LoopDetector::new(self.known_changes) };
-    }
-
-    /// True if an edit has failed, so that a success counts as well.
-    fn has_failures(&self) -> bool {
-        !self.failures.is_empty()
     }
 
     /// Adds a call, and says what follows if it is part of a repetition.

@@ -41,9 +41,7 @@ use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{
-    History, Message, PromptPart, StopReason, ToolCall, UserMessage, within_context,
-};
+use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::records::OpenCards;
@@ -286,7 +284,7 @@ impl Turn {
                 self.announce_mode_change();
                 self.announce_date();
                 if let Some(news) = self.conversation.env.resource_news() {
-                    self.push_context(within_context(&news));
+                    self.push_context(news);
                 }
                 self.make_room().await;
                 // A compaction takes a while.
@@ -433,7 +431,7 @@ impl Turn {
 
     /// The same for a text that may contain the output of commands.
     fn push_outside_context(&mut self, text: &str) {
-        self.push_context(within_context(&redacted(text)));
+        self.push_context(redacted(text));
     }
 
     /// Adds a message that the model gets and the user does not see.

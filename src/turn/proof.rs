@@ -64,7 +64,7 @@ const ENDED: [&str; 2] = ["[exit ", "[killed by "];
 /// Words of test runners that have found no test.
 const NO_TESTS: &str = "running 0 tests|ran 0 tests|executed 0 tests|tests run: 0,|tests 0 \n|\
                         0 passing|0 examples,|0 runs,|no test files|no test matches the|no tests found|\
-                        no tests to run|no tests were found|no tests executed";
+                        no tests to run|no tests were found|no tests executed|no test is available";
 /// Words in the output of a command that fails because the test, or the program that would run it, does not exist.
 const NOT_THERE: &str = "issing script: |no test specified|No module named pytest|no tests ran in";
 /// Words of test runners beside the number of the tests that they have run.

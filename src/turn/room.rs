@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::tools::{self, SMALL_WINDOW};
+use crate::tools::{self, AGENT_TOOL, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::conversation::OnceNotice;
 use crate::turn::next_step::ShownSoFar;
@@ -30,6 +30,7 @@ use turnwright_types::token_meter::{
 
 use budget::{WindowBudget, window_beside_answer};
 use compaction::{CompactionOutcome, CompactionReason, Compactor, request_weight};
+use handoff::{PLAN_TOOL, QUESTION_TOOL, SKILL_TOOL};
 
 /// How often in a row a request may be too long before the turn gives up.
 const MAX_OVERFLOWS: u32 = 3;
@@ -427,9 +428,12 @@ const MIN_GAIN: u64 = 20_000;
 /// A result that is not longer than this stays.
 const SHORT_RESULT: usize = 400;
 /// The text that the model reads in place of a result.
-const STUB: &str = "[This result was left out to save room. Make the call again if you need it.]";
-/// The tool whose results stay, because they are instructions.
-const KEPT_TOOL: &str = "skill";
+const STUB: &str = "[This result was left out to save room. Make the call again if you need it, unless it \
+                    changes something.]";
+/// The tools whose results stay: instructions, the work of helpers, and what the user has answered.
+const KEPT_TOOLS: [&str; 4] = [SKILL_TOOL, AGENT_TOOL, QUESTION_TOOL, PLAN_TOOL];
+/// The start of the news of a helper in the background, which come once, with any result.
+const HELPER_NEWS: &str = "[helper h";
 
 /// The number of messages at the end that stay as they are if the conversation, which takes so many tokens
 /// now, is pruned; `None` if that would gain too little. Only as many of the oldest results go as must.
@@ -522,7 +526,9 @@ pub(crate) fn prune(messages: &mut [Arc<Message>], kept: usize) {
 
 fn is_prunable(message: &Message) -> bool {
     matches!(message, Message::Tool(tool)
-        if tool.name != KEPT_TOOL && (tool.text.len() > SHORT_RESULT || !tool.images.is_empty()))
+        if !KEPT_TOOLS.contains(&tool.name.as_str())
+            && !tool.text.contains(HELPER_NEWS)
+            && (tool.text.len() > SHORT_RESULT || !tool.images.is_empty()))
 }
 
 #[cfg(test)]
@@ -625,6 +631,25 @@ mod tests {
         messages.push(prompt());
         assert!(make_room(&mut messages));
         assert_eq!(lengths(&messages), [0, 0, 0, 0, 0, 200_000, 170_000, 60_000]);
+    }
+
+    #[test]
+    fn answers_of_helpers_and_of_the_user_stay() {
+        let mut messages = conversation(&[
+            ("agent", 8_000),
+            ("ask_user", 1_000),
+            ("read_file", 5_000),
+            ("a", 300_000),
+            ("b", 300_000),
+        ]);
+        let Message::Tool(tool) = Arc::make_mut(&mut messages[5]) else { panic!("no result") };
+        tool.text.push_str("\n[helper h3 (explore: x) is done]\nIt is in a.rs.\n");
+        let with_news = tool.text.len();
+        messages.push(prompt());
+        assert!(make_room(&mut messages));
+        assert_eq!(lengths(&messages), [8_000, 1_000, with_news, 0, 300_000]);
+        let Message::Tool(left_out) = messages[7].as_ref() else { panic!("no result") };
+        assert!(left_out.text.contains("unless it changes something"), "{}", left_out.text);
     }
 
     #[test]

@@ -96,12 +96,13 @@ fn the_commands_of_a_helper_end_with_it_and_with_its_session() {
         [helper("the second")],
         when("the first", json!([sleep("7391", true)])),
         when("the first", says("It runs.")),
+        when("Still running: h", says("Nobody needs it.")),
         when("the second", json!([sleep("7392", false)])),
     ]);
     let mut agent = TestAgent::builder().model(replies).start();
     set_mode(&mut agent, "full");
     let result = cards::turn(&mut agent);
-    assert_eq!(result, "It runs.");
+    assert_eq!(result, "It runs.\n\nNobody needs it.");
     assert_gone("7391");
     agent.prompt("again");
     eventually("the command", || is_alive("7392"));
@@ -122,6 +123,7 @@ fn the_answer_of_a_helper_that_still_ends_its_command_outlives_the_session() {
         says("Started."),
         when("the task", json!([call("exec", &json!({ "command": line, "background": true }))])),
         when("the task", says("The answer is 42.")),
+        when("Still running: h", says("The command is not needed.")),
         when("and now", says("I see.")),
     ]);
     let mut agent = TestAgent::builder().model(replies).start();

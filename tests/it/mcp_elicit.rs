@@ -70,6 +70,24 @@ fn m_13_only_an_accepted_form_that_fits_the_schema_is_passed_on() {
 }
 
 #[test]
+fn m_13_a_form_may_have_no_fields_or_optional_ones_as_pydantic_writes_them() {
+    let types = json!([{ "type": "string", "maxLength": 9 }, { "type": "null" }]);
+    let optional = json!({ "why": { "anyOf": types, "default": null, "title": "Why" } });
+    let shown = json!({ "why": { "type": "string", "maxLength": 9, "title": "Why" } });
+    for (fields, shown) in [(json!({}), json!({})), (optional, shown)] {
+        let schema = json!({ "requestedSchema": { "type": "object", "properties": fields } });
+        let mut agent = agent(&asking(&schema)).capabilities(forms()).start();
+        let turn = agent.prompt("go");
+        let question = agent.wait_for_request("elicitation/create");
+        assert_eq!(question["params"]["requestedSchema"]["properties"], shown);
+        agent.respond(&question, &json!({ "action": "accept" }));
+        assert_eq!(agent.stop_reason(&turn), "end_turn");
+        let result = answered(&agent);
+        assert!(result.contains(r#""action":"accept","content":{}"#), "{result}");
+    }
+}
+
+#[test]
 fn m_13_elicitation_is_declined_and_not_declared_if_the_client_lacks_it() {
     let mut scenario = asking(&json!({}));
     scenario["log"] = "heard".into();

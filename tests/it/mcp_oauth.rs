@@ -35,6 +35,8 @@ struct AuthState {
     client_secret: Option<&'static str>,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
+    /// What the address of the authorization server has behind that of the MCP server.
+    named_path: &'static str,
     /// True if the server has no metadata.
     is_silent: bool,
     /// True if whoever takes no stream of events is redirected to a manual.
@@ -68,7 +70,8 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
             }
             ("GET", path) if path.contains("/.well-known/oauth-protected-resource") => {
                 let body = json!({ "resource": format!("{base}/mcp"),
-                    "authorization_servers": [base], "scopes_supported": ["notes"] });
+                    "authorization_servers": [format!("{base}{}", auth.named_path)],
+                    "scopes_supported": ["notes"] });
                 answer_json(stream, "", &body);
             }
             ("GET", path) if path.contains("/.well-known/oauth-authorization-server") => {
@@ -177,6 +180,13 @@ fn turnwright(home: &Path, arguments: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// Why a login ends before its address is shown.
+fn refusal(home: &Path, stub: &McpHttpStub) -> String {
+    let output = turnwright(home, &["mcp", "login", &stub.url()]).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// A `mcp login` process that waits for the browser.
@@ -487,15 +497,20 @@ fn no_login_is_renewed_to_end_a_session() {
 /// Its server could be another one than the authorization server.
 #[test]
 fn a_login_is_not_renewed_at_a_server_that_has_no_metadata_any_more() {
-    let home = turnwright_testing::temporary_folder();
-    let (stub, auth) = server(0);
-    log_in(home.path(), &stub, &auth);
-    auth.lock().unwrap().is_silent = true;
-    let mut agent = calling(&stub, home.path()).start();
-    agent.turn("go");
-    let log = client_log(&agent);
-    assert!(log.contains("its login could not be renewed"), "{log}");
-    assert_eq!(stub.requests().iter().filter(|request| request.path == "/token").count(), 1);
+    for is_silent in [true, false] {
+        let home = turnwright_testing::temporary_folder();
+        let (stub, auth) = server(0);
+        log_in(home.path(), &stub, &auth);
+        auth.lock().unwrap().is_silent = is_silent;
+        // Nobody checks that metadata there have an issuer.
+        auth.lock().unwrap().named_path = "/x/.well-known/oauth-authorization-server";
+        auth.lock().unwrap().metadata = vec![("issuer", json!(null))];
+        let mut agent = calling(&stub, home.path()).start();
+        agent.turn("go");
+        let log = client_log(&agent);
+        assert!(log.contains("its login could not be renewed"), "{log}");
+        assert_eq!(auth.lock().unwrap().tokens, 1);
+    }
 }
 
 #[test]
@@ -609,9 +624,8 @@ fn m_41_without_another_way_a_client_is_registered_and_the_user_is_told_if_it_ca
     auth.lock().unwrap().metadata = vec![("client_id_metadata_document_supported", json!(true))];
     log_in(home.path(), &stub, &auth);
     auth.lock().unwrap().metadata.push(("registration_endpoint", Value::Null));
-    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains("use `--client-id`"), "{stderr}");
+    let why = refusal(home.path(), &stub);
+    assert!(why.contains("use `--client-id`"), "{why}");
 }
 
 #[test]
@@ -661,11 +675,8 @@ fn a_login_is_not_sent_to_an_endpoint_without_encryption() {
     let far = json!("http://192.0.2.1/x");
     for name in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
         auth.lock().unwrap().metadata = vec![(name, far.clone())];
-        let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let is_told = stderr.contains("not sent without encryption") && stderr.contains(name);
-        assert!(!output.status.success() && is_told, "{stderr}");
-        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+        let why = refusal(home.path(), &stub);
+        assert!(why.contains("not sent without encryption") && why.contains(name), "{why}");
     }
     assert!(stub.requests().iter().all(|it| it.path != "/register"));
     // Neither is a renewal.
@@ -722,10 +733,20 @@ fn an_authorization_server_may_name_another_issuer_if_the_code_stays_with_the_lo
     let elsewhere = json!("https://login.example/authorize");
     auth.lock().unwrap().metadata =
         vec![("issuer", json!("https://login.example")), ("authorization_endpoint", elsewhere)];
-    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains("issuer mismatch"), "{stderr}");
-    assert!(output.stdout.is_empty());
+    let why = refusal(home.path(), &stub);
+    assert!(why.contains("issuer mismatch"), "{why}");
+}
+
+#[test]
+fn no_server_gets_the_codes_of_another_whose_name_it_takes() {
+    let home = turnwright_testing::temporary_folder();
+    let (known, _) = server(0);
+    let (stub, auth) = server(0);
+    // The issuer is compared with the usual addresses alone.
+    auth.lock().unwrap().named_path = "/x/.well-known/oauth-authorization-server";
+    auth.lock().unwrap().metadata = vec![("issuer", json!(format!("http://{}", known.host())))];
+    let why = refusal(home.path(), &stub);
+    assert!(why.contains("does not confirm"), "{why}");
 }
 
 #[test]
@@ -747,10 +768,8 @@ fn the_registration_of_a_client_follows_no_redirect() {
     let (stub, auth) = server(0);
     let moved = format!("http://{}/moved", stub.host());
     auth.lock().unwrap().metadata = vec![("registration_endpoint", json!(moved))];
-    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let is_told = stderr.contains("307") && stderr.contains("--client-id");
-    assert!(!output.status.success() && is_told, "{stderr}");
+    let why = refusal(home.path(), &stub);
+    assert!(why.contains("307") && why.contains("--client-id"), "{why}");
     let requests = stub.requests();
     assert!(requests.iter().any(|request| request.path == "/moved"));
     assert!(requests.iter().all(|request| request.path != "/register"));
@@ -774,9 +793,7 @@ fn m_42_a_repeated_parameter_ends_the_login_before_the_browser_reads_of_success(
 
     let fixed = format!("{own}/authorize?state=fixed");
     auth.lock().unwrap().metadata = vec![("authorization_endpoint", json!(fixed))];
-    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains("repeats `state`"), "{stderr}");
-    assert!(output.stdout.is_empty());
+    let why = refusal(home.path(), &stub);
+    assert!(why.contains("repeats `state`"), "{why}");
     assert!(logins(home.path()).is_empty());
 }

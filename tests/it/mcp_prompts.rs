@@ -74,6 +74,16 @@ fn m_21_the_messages_of_the_server_become_the_users_prompt() {
 }
 
 #[test]
+fn m_21_a_prompt_may_be_named_as_in_claude_code() {
+    let scenario = json!({ "prompts": [greet()], "got": { "greet": got("Greet her.") } });
+    let mut agent =
+        TestAgent::builder().server("notes", &scenario).model(json!([says("Hello.")])).start();
+    assert_eq!(agent.turn("/mcp__notes__greet Ada"), "end_turn");
+    let transcript = agent.model_transcript(0).join("\n");
+    assert!(transcript.contains("Greet her."), "{transcript}");
+}
+
+#[test]
 fn m_21_the_words_behind_a_mentioned_file_are_arguments_and_no_text_of_the_prompt() {
     let scenario = json!({ "prompts": [greet()], "got": { "greet": got("Greet her.") } });
     let mut agent =

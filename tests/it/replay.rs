@@ -171,3 +171,32 @@ fn a_form_of_a_server_is_not_shown_again() {
     let (report, errors, status) = replay(&path, &[]);
     assert_eq!((status, errors.as_str()), (0, ""), "{report}");
 }
+
+#[test]
+fn a_strangers_recording_gives_the_terminal_no_orders() {
+    let folder = turnwright_testing::temporary_folder();
+    let path = folder.path().join("strange.ndjson");
+    for head in [
+        json!({ "turnwright-recording": 1, "os": "\u{1b}]0;x\u{7}" }),
+        json!({ "turnwright-recording": 2, "version": "\u{1b}]0;x\u{7}" }),
+    ] {
+        std::fs::write(&path, format!("{head}\n")).unwrap();
+        let (report, errors, status) = replay(&path, &[]);
+        assert_eq!((status, report.as_str()), (2, ""), "{errors}");
+        assert!(errors.contains("]0;x") && !errors.contains('\u{1b}'), "{errors:?}");
+    }
+
+    let path = folder.path().join("renamed.ndjson");
+    let mut agent = TestAgent::builder()
+        .model(json!([says("Hello.")]))
+        .variable("TURNWRIGHT_RECORD", path.to_str().unwrap())
+        .start();
+    assert_eq!(agent.turn("greet me"), "end_turn");
+    agent.close();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let field = "\"stopReason\":";
+    std::fs::write(&path, text.replace(field, &format!("\"\\u001b]0;x\":1,{field}"))).unwrap();
+    let (report, errors, status) = replay(&path, &[]);
+    assert_eq!((status, errors.as_str()), (1, ""), "{report}");
+    assert!(report.contains("]0;x") && !report.contains('\u{1b}'), "{report:?}");
+}

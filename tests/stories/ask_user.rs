@@ -48,6 +48,24 @@ fn r_el_1_a_client_with_forms_gets_a_form_whose_answer_is_the_result() {
 }
 
 #[test]
+fn a_question_may_be_asked_as_in_claude_code() {
+    let options = json!([{ "label": "SQLite", "description": "A file" }, "Postgres"]);
+    let mut question = which();
+    question["options"] = options;
+    question["multiSelect"] = json!(true);
+    let call = calls("AskUserQuestion", &json!({ "questions": [question] }));
+    let builder = TestAgent::builder().model(json!([call, says("Thanks.")]));
+    let mut agent = builder.capabilities(forms()).start();
+    let prompt = agent.prompt("go");
+    let request = agent.wait_for_request("elicitation/create");
+    assert_eq!(request["params"]["message"], "Which database?");
+    let field = &request["params"]["requestedSchema"]["properties"]["answer"];
+    assert_eq!(field["items"]["enum"], json!(["SQLite: A file", "Postgres"]));
+    agent.respond(&request, &json!({ "action": "accept", "content": { "answer": ["Postgres"] } }));
+    assert_eq!(end(&mut agent, &prompt), "The user answers: Postgres");
+}
+
+#[test]
 fn a_form_accepts_text_or_several_choices() {
     let mut agent = start(forms(), &json!({ "question": "What is it called?" }));
     let prompt = agent.prompt("go");

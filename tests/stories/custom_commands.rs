@@ -85,6 +85,20 @@ fn a_command_becomes_its_text_with_the_arguments_and_runs_nothing_by_itself() {
 }
 
 #[test]
+fn a_command_may_be_typed_with_the_dots_of_its_file() {
+    let mut agent = TestAgent::builder()
+        .file(".claude/commands/speckit.plan.md", "Plan $ARGUMENTS.\n")
+        .file(".claude/skills/speckit-tasks/SKILL.md", "List the tasks of $ARGUMENTS.\n")
+        .model(json!([says("One."), says("Two.")]))
+        .start();
+    assert_eq!(agent.turn("/speckit.plan the parser"), "end_turn");
+    assert!(last_prompt(&agent, 0).contains("Plan the parser."), "{}", last_prompt(&agent, 0));
+    assert_eq!(agent.turn("/Speckit.Tasks the parser"), "end_turn");
+    let prompt = last_prompt(&agent, 1);
+    assert!(prompt.contains("List the tasks of the parser."), "{prompt}");
+}
+
+#[test]
 fn a_command_that_was_written_during_the_session_is_found_and_announced() {
     let mut agent = with_commands().model(json!([says("One."), says("Two.")])).start();
     assert_eq!(agent.turn("hi"), "end_turn");

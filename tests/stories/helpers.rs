@@ -877,6 +877,24 @@ fn a_helper_ends_after_the_requests_that_its_file_allows() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the command is one of Unix")]
+fn a_helper_is_told_once_of_a_command_that_would_end_with_its_answer() {
+    let tests = json!({ "command": "sleep 659", "background": true });
+    let replies = json!([
+        [agent_call("general", "the task")],
+        says("Done."),
+        when("the task", json!([call("exec", &tests)])),
+        when("the task", says("I wait for the tests.")),
+        when("Still running: h", says("They are not needed.")),
+    ]);
+    let mut agent = helpers(replies).variable("TURNWRIGHT_MODE", "full").start();
+    let result = cards::turn(&mut agent);
+    assert!(result.ends_with("They are not needed."), "{result}");
+    let told = requests_about(&agent, "Still running: h")[0]["messages"].to_string();
+    assert!(told.contains("if you are a helper, give your whole answer"), "{told}");
+}
+
+#[test]
 fn a_helper_whose_file_says_so_changes_nothing_in_any_mode() {
     for line in ["permissionMode: plan", "readonly: true"] {
         let replies = json!([

@@ -53,6 +53,18 @@ fn assert_nothing_stored(agent: &TestAgent) {
 }
 
 #[test]
+fn the_first_bytes_of_a_binary_file_spell_no_secret() {
+    let begin = KEY.as_bytes()[..8].iter().map(|byte| format!("{byte:02x}"));
+    let spelled = begin.collect::<Vec<_>>().join(" ");
+    // The second one is not shown to its end.
+    for zeros in [1, 50] {
+        let mut agent = builder().file("app.bin", &format!("{}{KEY}", "\0".repeat(zeros))).start();
+        let result = run(&mut agent, "read_file", &json!({ "path": "app.bin" }));
+        assert!(result.contains("First bytes: 00 ") && !result.contains(&spelled), "{result}");
+    }
+}
+
+#[test]
 fn a_result_says_that_a_secret_is_hidden_and_one_without_says_nothing() {
     let mut agent = builder().file("plain.toml", "key = \"[key]\"\n").start();
     let result = run(&mut agent, "read_file", &json!({ "path": "app.toml" }));

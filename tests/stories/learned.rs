@@ -246,6 +246,30 @@ fn a_refused_effort_is_no_longer_offered() {
     assert_eq!(crate::provider::current_values(&update), ["model=p/gpt-5", "mode=ask"]);
 }
 
+/// github/copilot-cli#3823, claude-code#87788: the highest effort became the default, which is a low one.
+#[test]
+fn where_the_highest_effort_is_rejected_the_next_lower_one_is_asked_for() {
+    for (accepted, expected) in [("high", json!("high")), ("medium", json!(null))] {
+        let provider = Provider::answering(move |body| match body["reasoning_effort"].as_str() {
+            Some(effort) if effort != accepted => refuses(&format!(
+                "Unsupported value: 'reasoning_effort' does not support '{effort}' with this model. \
+                 Supported values are: '{accepted}'."
+            )),
+            _ => says("Hello."),
+        });
+        let mut agent = configured(&settings(&provider)).start();
+        crate::provider::set(&mut agent, "thought_level", "xhigh");
+        assert_eq!(agent.turn("hi"), "end_turn");
+        assert_eq!(agent.turn("again"), "end_turn");
+        let bodies = provider.chat_requests();
+        let last_ones = &bodies[bodies.len() - 2..];
+        assert!(last_ones.iter().all(|body| body["reasoning_effort"] == expected), "{accepted}");
+        let used = expected.as_str().unwrap_or("default");
+        let told = format!("does not have the reasoning effort `xhigh`; `{used}` is used.");
+        assert_eq!(notices(&agent).matches(&told).count(), 1, "{}", notices(&agent));
+    }
+}
+
 /// A gateway that relays what its provider wants, and does not have that API itself (crush#2913).
 #[test]
 fn a_gateway_without_the_api_that_it_asks_for_is_asked_without_the_effort() {

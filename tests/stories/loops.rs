@@ -30,6 +30,7 @@ fn the_third_equal_result_has_a_word_for_the_model_which_stays_after_a_load() {
     let check = |results: &[String]| {
         let told: Vec<_> = results.iter().map(|it| it.contains("made this call 3 times")).collect();
         assert_eq!(told, [false, false, true, false], "{results:?}");
+        assert!(results[2].contains("let a command sleep before you look again"), "{results:?}");
     };
     check(&cards::results(&agent, 4));
     let shown = cards::card_text(&cards::card(&agent, 2));
@@ -101,6 +102,25 @@ fn a_setting_switches_it_off() {
         .start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(!cards::results(&agent, 8).join("\n").contains("3 times"));
+}
+
+#[test]
+fn what_a_failed_edit_says_again_and_again_is_not_there_to_be_copied() {
+    let edit = calls(
+        "edit_file",
+        &json!({ "path": "a.txt", "old_string": "no such", "new_string": "text" }),
+    );
+    let replies = [vec![edit; 4], vec![says("I give up.")]].concat();
+    let mut agent = TestAgent::builder().file("a.txt", "x\n").model(json!(replies)).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let arguments = |request: usize| -> Vec<String> {
+        let messages = agent.model_request(request)["messages"].as_array().unwrap().clone();
+        let calls = messages.iter().filter_map(|it| it["tool_calls"][0]["function"].as_object());
+        calls.map(|it| it["arguments"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(arguments(2).iter().all(|it| it.contains("no such")));
+    assert_eq!(arguments(3), ["{}", "{}", "{}"]);
+    assert_eq!(arguments(4), ["{}", "{}", "{}", "{}"]);
 }
 
 #[test]

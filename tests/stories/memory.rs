@@ -7,13 +7,12 @@ use std::io;
 use std::os::unix::fs::symlink;
 #[cfg(unix)]
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
-#[cfg(unix)]
-use crate::agent::calls;
-use crate::agent::{TestAgent, TestAgentBuilder, says};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 const BUILD: &str = ".turnwright/memory/build.md";
 
@@ -65,6 +64,18 @@ fn notes_are_read_without_permission_in_both_scopes() {
     assert_eq!(result, "project/build – Build\nuser/taste – likes tabs\n");
     let (_, result) = run(builder(), &json!({ "action": "read", "name": "other" }));
     assert_eq!(result, "There is no note other. There are: build, taste.");
+}
+
+/// As on disks of Windows and in archives, where 1601 is the beginning of time.
+#[test]
+fn a_note_that_is_older_than_the_epoch_is_read() {
+    let arguments = json!({ "action": "read", "name": "build" });
+    let replies = json!([calls("memory", &arguments), says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).file(BUILD, "make all\n").start();
+    let file = fs::File::options().write(true).open(agent.path(BUILD)).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH - Duration::from_secs(86_400)).unwrap();
+    let result = cards::turn(&mut agent);
+    assert!(result.ends_with("make all\n"), "{result}");
 }
 
 #[test]

@@ -186,6 +186,21 @@ fn the_models_of_any_server_are_listed_in_the_background_and_announced() {
     assert_eq!(provider.list_request_count(), 1);
 }
 
+/// hermes-agent#60827, nerve#56: the last ones in the alphabet could not be chosen.
+#[test]
+fn all_models_of_several_big_providers_are_offered() {
+    let names: Vec<_> = (100..500).map(|number| format!("m{number}")).collect();
+    let big = || Provider::start(List::Whole(json!(names)), |_| says("Hello."));
+    let [first, second] = [big(), big()];
+    let sections = first.section("p", "") + &second.section("q", "");
+    let mut agent = configured(&format!("model = 'p/m100'\n{sections}")).initialize();
+    open(&mut agent);
+    agent.wait_for_update("config_option_update");
+    let answer = set(&mut agent, "model", "q/m499");
+    assert_eq!(choices(&answer["result"], "model").len(), 800);
+    assert!(choices(&answer["result"], "model").contains(&"q/m499".to_owned()), "{answer}");
+}
+
 #[test]
 fn a_server_without_a_list_is_asked_once_and_nobody_is_told() {
     let provider = Provider::start(List::Fails(404), |_| says("Hello."));
@@ -429,6 +444,8 @@ fn the_effort_is_sent_in_the_form_that_the_server_expects() {
         ("reasoning", "low", json!({ "reasoning": { "effort": "low" } })),
         ("thinking", "none", json!({ "thinking": { "type": "disabled" } })),
         ("enable_thinking", "medium", json!({ "enable_thinking": true })),
+        ("enable_levels", "low", json!({ "enable_thinking": true, "reasoning_effort": "low" })),
+        ("thinking_levels", "none", json!({ "thinking": { "type": "disabled" } })),
         ("reasoning_effort", "default", json!({ "reasoning_effort": null })),
     ] {
         let quirks = format!("models = ['a']\nquirks = {{ effort = '{dialect}' }}");

@@ -52,6 +52,25 @@ fn without_skills_there_is_no_tool_and_no_announcement() {
 }
 
 #[test]
+fn a_helper_without_the_tools_for_skills_and_notes_is_told_of_none() {
+    let task = json!({ "description": "look", "prompt": "the task", "type": "explore" });
+    let replies = json!([
+        calls("agent", &task),
+        says("Done."),
+        { "when": "the task", "steps": says("Found.") },
+    ]);
+    let note = ".turnwright/memory/build.md";
+    let mut agent = with_skill().file(note, "# How to build\n").model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let requests = agent.model().requests().into_iter();
+    let told: Vec<_> = requests.map(|request| request.body["messages"].to_string()).collect();
+    let of_helper = told.iter().find(|text| text.contains("You are a helper")).unwrap();
+    for part in ["release-notes", "How to build"] {
+        assert!(told[0].contains(part) && !of_helper.contains(part), "{part}: {told:?}");
+    }
+}
+
+#[test]
 fn a_skill_is_loaded_without_permission_and_only_once() {
     let load = calls("skill", &json!({ "name": "release-notes", "args": "v2" }));
     let mut agent = with_skill().model(json!([load, load, says("Done.")])).start();
@@ -93,6 +112,15 @@ fn a_skill_of_the_user_is_found_and_a_wrong_name_gets_a_suggestion() {
     assert!(result.contains("Push it."), "{result}");
     let (_, result) = cards::run(with_skill(), "skill", &json!({ "name": "release_notes" }));
     assert_eq!(result, "There is no skill \"release_notes\". Did you mean release-notes?");
+}
+
+#[test]
+fn of_a_skill_that_only_the_user_can_run_the_model_is_told_how() {
+    let own = "---\ndescription: Puts it out\ndisable-model-invocation: true\n---\nPush it.\n";
+    let builder = with_skill().file(".claude/skills/deploy/SKILL.md", own);
+    let (agent, result) = cards::run(builder, "skill", &json!({ "name": "deploy" }));
+    assert!(result.starts_with("Only the user can run it, by typing `/deploy`"), "{result}");
+    assert!(!agent.model_request(0)["messages"].to_string().contains("Puts it out"));
 }
 
 #[test]

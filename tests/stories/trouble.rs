@@ -387,30 +387,31 @@ fn r_turn_12_a_redirect_is_not_followed_because_it_would_send_the_key() {
 
 #[test]
 fn a_base_url_without_its_version_works_and_the_user_is_told_once() {
-    for missing in [
-        "HTTP/1.1 404 No\r\nconnection: close\r\n\r\n",
-        "HTTP/1.1 404 No\r\n\
-        content-type: text/html\r\nconnection: close\r\n\r\n<html><title>No</title></html>",
-    ] {
+    const EMPTY: &str = "HTTP/1.1 404 No\r\nconnection: close\r\n\r\n";
+    const PAGE: &str = "HTTP/1.1 404 No\r\n\
+        content-type: text/html\r\nconnection: close\r\n\r\n<html><title>No</title></html>";
+    for (path, missing) in [("", EMPTY), ("", PAGE), ("/api", PAGE), ("/openai/vision", EMPTY)] {
         let server = RawServer::reading(move |_, request, stream| {
-            if request.starts_with("POST /v1/chat/completions ") {
+            if request.starts_with(&format!("POST {path}/v1/chat/completions ")) {
                 write_stream(stream, &text_stream("Hello."));
             } else {
                 stream.write_all(missing.as_bytes()).unwrap();
             }
         });
-        let url = format!("http://{}/", server.host());
+        let whole_url = format!("http://{}{path}/v1", server.host());
+        let url = format!("http://{}{path}/", server.host());
         let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &url).start();
         assert_eq!(
             (agent.turn("one"), agent.turn("two")),
             ("end_turn".to_owned(), "end_turn".to_owned())
         );
-        let notice = format!("The base URL lacks `/v1`, so http://{}/v1 is used.", server.host());
+        let notice = format!("The base URL lacks `/v1`, so {whole_url} is used.");
         assert_eq!(agent.thoughts().matches(&notice).count(), 1, "{}", agent.thoughts());
         let posts = server.requests().into_iter().filter(|it| it.starts_with("POST "));
         let paths: Vec<_> = posts.map(|it| it.split(' ').nth(1).unwrap().to_owned()).collect();
-        let (bare, whole) = ("/chat/completions", "/v1/chat/completions");
-        assert_eq!(paths, [bare, whole, whole], "the path that works is remembered");
+        let bare = format!("{path}/chat/completions");
+        let whole = format!("{path}/v1/chat/completions");
+        assert_eq!(paths, [bare, whole.clone(), whole], "the path that works is remembered");
     }
 }
 
@@ -454,7 +455,7 @@ fn r_turn_12_a_server_without_the_api_is_asked_twice_and_its_first_error_counts(
     let error = failure(&mut agent, "url_not_found", Some(404));
     assert!(message(&error).contains("The first 404. Check the base URL"), "{error}");
     assert!(!agent.thoughts().contains("/v1"), "{}", agent.thoughts());
-    let elsewhere = format!("http://{}/api", server.host());
+    let elsewhere = format!("http://{}/v2/api", server.host());
     let mut agent = TestAgent::builder().variable("OPENAI_BASE_URL", &elsewhere).start();
     failure(&mut agent, "url_not_found", Some(404));
     let paths: Vec<_> = server
@@ -463,7 +464,7 @@ fn r_turn_12_a_server_without_the_api_is_asked_twice_and_its_first_error_counts(
         .filter(|it| it.starts_with("POST "))
         .map(|it| it.split(' ').nth(1).unwrap().to_owned())
         .collect();
-    assert_eq!(paths, ["/chat/completions", "/v1/chat/completions", "/api/chat/completions"]);
+    assert_eq!(paths, ["/chat/completions", "/v1/chat/completions", "/v2/api/chat/completions"]);
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn a_summary_within_the_turn_keeps_the_pictures_of_its_prompt() {
     assert_eq!(agent.turn("/compact"), "end_turn");
     assert_eq!(agent.turn("And now?"), "end_turn");
     let last = text(&agent.model().requests().pop().unwrap());
-    assert!(last.contains("[picture left out to save room]"), "{last}");
+    assert!(last.contains("[image left out to save room]"), "{last}");
     assert!(!last.contains("does not accept") && !last.contains("data:image"), "{last}");
 }
 
@@ -165,5 +165,5 @@ fn pictures_for_which_there_is_no_room_are_said_to_be_left_out() {
     let left = *counts.last().unwrap();
     assert!((1..9).contains(&left), "{counts:?}");
     let last = text(&agent.model().requests().pop().unwrap());
-    assert_eq!(last.matches("[picture left out to save room]").count(), 9 - left, "{last}");
+    assert_eq!(last.matches("[image left out to save room]").count(), 9 - left, "{last}");
 }

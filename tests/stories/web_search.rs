@@ -216,7 +216,14 @@ fn a_model_that_searches_gives_the_pages_that_it_cites() {
     let excerpt = format!("The book ([rust-lang.github.io]({URL}?utm_source=openai))");
     let rest_of_openai = format!("   {excerpt}\n2. https://docs.rs/tokio\n");
     for (name, body, further, model, tool, rest) in [
-        ("openai", answer_of_responses(), "", "gpt-5-mini", "web_search", rest_of_openai.as_str()),
+        (
+            "openai",
+            answer_of_responses(),
+            "",
+            "gpt-5.4-mini",
+            "web_search",
+            rest_of_openai.as_str(),
+        ),
         (
             "openrouter",
             answer_of_chat(),

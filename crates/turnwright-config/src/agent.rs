@@ -46,7 +46,7 @@ settings! {
     #[derive(Debug, Deserialize)]
     #[serde(default)]
     pub(crate) section GoalSection {
-        pub(crate) model: Option<String> { examples: ["openai/gpt-5-mini"] }
+        pub(crate) model: Option<String> { examples: ["openai/gpt-5.4-mini"] }
             "The model that judges whether a goal is reached; that of the session if not set.",
             "the model that judges whether a goal is reached, named as in `model`; that of the session if not set";
         pub(crate) turns: Option<NonZeroU32> { default: DEFAULT_GOAL_TURNS }

@@ -133,7 +133,7 @@ fn holds_known_key(text: &str, keys: &[String]) -> bool {
     keys.iter().any(|key| key.len() >= MIN_KNOWN_KEY_LENGTH && text.contains(key.as_str()))
 }
 
-fn is_variable_name(text: &str) -> bool {
+pub(crate) fn is_variable_name(text: &str) -> bool {
     !text.starts_with(|first: char| first.is_ascii_digit())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
@@ -155,8 +155,7 @@ fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], Co
     let old_credentials = before.literal_credentials();
     if file.literal_credentials().iter().any(|value| !old_credentials.contains(value)) {
         return Err(ConfigError::new(
-            "The value would be a credential in the file. Put it into a variable and refer to that: $NAME \
-             in the headers of a provider, ${NAME} in the settings of an MCP server",
+            "The value would be a credential in the file. Put it into a variable and refer to it as ${NAME}",
         ));
     }
     Ok([before.permissions, file.permissions])

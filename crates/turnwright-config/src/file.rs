@@ -41,13 +41,13 @@ settings! {
     #[serde(default)]
     pub section ConfigFile {
         pub(crate) model: Option<String> {
-            examples: ["openai/gpt-5-mini", "ollama/qwen3-coder", "offline"],
+            examples: ["openai/gpt-5.4-mini", "ollama/qwen3-coder", "offline"],
             flag: "--model",
             variable: MODEL_VARIABLE,
         } wrong [r#"modle = "x""#, "model = 7"]
             "The model with which sessions start: NAME/model, a model of the default endpoint, or offline.",
             "the model: `NAME/model`, or `model` at the default endpoint, or `offline`, the built-in one; if not \
-             set, `gpt-5-mini` at OpenAI";
+             set, `gpt-5.4-mini` at OpenAI";
         pub(crate) mode: Option<String> => wrong_mode {
             words: (Mode::ALL.map(Mode::id)),
             default: (Mode::default().id()),
@@ -206,7 +206,7 @@ settings! {
         pub(crate) search_key_env: Option<String> { examples: ["MY_SEARCH_KEY"] }
             "The name of the environment variable that holds the key of the service.",
             "the variable that holds its key, if it is another one than usual";
-        pub(crate) search_model: Option<String> { examples: ["gpt-5-mini"] }
+        pub(crate) search_model: Option<String> { examples: ["gpt-5.4-mini"] }
             "The model that searches with `openai` or `openrouter`.",
             "the model that searches with `openai` or `openrouter`, if it is another one than usual";
     }
@@ -261,7 +261,7 @@ settings! {
         api_key: bool { hidden: true } "The same mistake.";
         pub(crate) headers: BTreeMap<String, String> {} wrong [r#"providers.x.headers = "X-Title""#]
             "Headers of each request; a value $NAME is taken from that environment variable.",
-            "headers for each request. A value `$NAME` is taken from that variable";
+            "headers for each request. A value `$NAME`, `${NAME}` or `Bearer ${NAME}` is taken from that variable";
         pub(crate) models: Vec<String> {} wrong [r#"providers.x.models = "m""#]
             "Models to offer without asking the endpoint.",
             "models to offer without asking the endpoint for its list";
@@ -319,23 +319,24 @@ impl ProviderSection {
     /// Says how to refer to a key, if the section contains one itself, which is refused.
     pub(crate) fn refused_key(&self, name: &str) -> Option<String> {
         (self.key || self.api_key).then(|| {
-            format!(
-                "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
-                 `key_file` instead"
-            )
+            format!("`providers.{name}` contains a key (ignored): refer to it with `key_env` or `key_file` instead")
         })
     }
 
     /// The variables that the section refers to.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
-        let headers = self.headers.values().filter_map(|value| referenced_variable(value));
+        let headers = self.headers.values().filter_map(|value| Some(referenced_variable(value)?.1));
         self.key_env.as_deref().into_iter().chain(headers)
     }
 }
 
-/// The variable to which a header's value refers: the whole value is `$NAME`.
-pub(crate) fn referenced_variable(value: &str) -> Option<&str> {
-    value.strip_prefix('$').filter(|name| !name.is_empty())
+/// The scheme and the variable in a header's value that refers to one: `$NAME`, `${NAME}` or `Bearer ${NAME}`.
+pub(crate) fn referenced_variable(value: &str) -> Option<(&str, &str)> {
+    let (scheme, written) = value.split_once('$')?;
+    let braced = written.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
+    let name = braced.map_or(written, |inner| inner.strip_prefix("env:").unwrap_or(inner));
+    let is_scheme = ["", "Bearer ", "Basic ", "Token "].contains(&scheme);
+    (is_scheme && !name.is_empty()).then_some((scheme, name))
 }
 
 impl ConfigFile {

@@ -90,7 +90,7 @@ pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 /// The variable that holds OpenAI's key, or the key of the endpoint in `OPENAI_BASE_URL`.
 const OPENAI_KEY_VARIABLE: &str = "OPENAI_API_KEY";
 /// The model that is used at OpenAI if none is named.
-pub const OPENAI_DEFAULT_MODEL: &str = "gpt-5-mini";
+pub const OPENAI_DEFAULT_MODEL: &str = "gpt-5.4-mini";
 /// The most requests to the model in one turn, if not set.
 const DEFAULT_MAX_TURN_REQUESTS: u32 = 100;
 /// The most bytes that are read of a key file.

@@ -576,14 +576,14 @@ mod tests {
             (vec![deepseek()], none(), "deepseek/chat with deepseek's"),
             (vec![mine(), deepseek()], none(), "deepseek/chat with deepseek's"),
             (vec![deepseek(), mine()], none(), "m with http://mine/v1's"),
-            (vec![deepseek(), openai()], none(), "gpt-5-mini with openai's"),
+            (vec![deepseek(), openai()], none(), "gpt-5.4-mini with openai's"),
             (vec![mine(), login_at("deepseek", None)], none(), "m with http://mine/v1's"),
             (vec![mine(), deepseek()], model("x"), "x with http://mine/v1's"),
             (vec![mine(), deepseek()], model("deepseek/r1"), "deepseek/r1 with deepseek's"),
             (vec![deepseek(), mine()], model("deepseek/r1"), "deepseek/r1 with deepseek's"),
             (vec![login_at("ollama", Some("qwen3"))], none(), "ollama/qwen3 with ollama's"),
             // The environment defines the default endpoint.
-            (vec![mine()], openai_key(), "gpt-5-mini with openai"),
+            (vec![mine()], openai_key(), "gpt-5.4-mini with openai"),
             (vec![deepseek()], openai_key(), "deepseek/chat with deepseek's"),
             (vec![no_key()], openai_key(), "gpt-5 with openai"),
             (vec![no_key()], none(), "none"),
@@ -623,13 +623,13 @@ mod tests {
         let deepseek = || login_at("deepseek", Some("chat"));
         let table = [
             (deepseek(), none(), "", "turnwright now starts with deepseek/chat."),
-            (login_at("openai", None), none(), "", "turnwright now starts with gpt-5-mini."),
+            (login_at("openai", None), none(), "", "turnwright now starts with gpt-5.4-mini."),
             (login_at("http://mine/v1", Some("m")), none(), "", "turnwright now starts with m."),
             (
                 login_at("http://mine/v1", Some("m")),
                 keys(&[(OPENAI_KEY_VARIABLE, "k")]),
                 "",
-                "turnwright starts with gpt-5-mini: OPENAI_API_KEY takes precedence over this login.",
+                "turnwright starts with gpt-5.4-mini: OPENAI_API_KEY takes precedence over this login.",
             ),
             (
                 deepseek(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use url::{Origin, Url};
 
-use crate::change::looks_like_key;
+use crate::change::{is_variable_name, looks_like_key};
 use crate::environment::variable_name;
 use crate::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
@@ -128,23 +128,21 @@ impl ProviderSources<'_> {
         let found = resolve_name(requested, self.file, self.default_base_url(), |known| {
             self.usual_key(known).is_some()
         });
-        let endpoint = match found {
+        let mut endpoint = match found {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
             ProviderRef::Default { model } => {
                 let Some(default) = self.default.clone() else { return Ok(Provider::Unconfigured) };
                 let model = model.map(str::to_owned).or(default.model);
-                EndpointSettings {
-                    request: self.request_fields(model.as_deref(), []),
-                    model,
-                    silence_limit: self.silence_limit(),
-                    assumed_window: self.assumed_window(),
-                    ..default
-                }
+                let request = self.request_fields(model.as_deref(), []);
+                EndpointSettings { model, request, ..default }
             }
             ProviderRef::Named { name, model } => self.named_endpoint(name, model)?,
         };
+        let silence = self.file.silence_seconds.map(|seconds| u64::from(seconds.get()));
+        endpoint.silence_limit = silence.map(Duration::from_secs);
+        endpoint.assumed_window = self.file.models.assumed_window.map(|tokens| tokens.get().into());
         Ok(Provider::Endpoint(Box::new(endpoint)))
     }
 
@@ -170,21 +168,22 @@ impl ProviderSources<'_> {
         let empty = ProviderSection::default();
         let section = self.file.providers.get(name).unwrap_or(&empty);
         let known = preset(name);
-        let usual = known.and_then(|provider| provider.base_url);
-        let base_url =
-            section.base_url.as_deref().or(usual).ok_or_else(|| {
-                self.error_in_file(&format!("`providers.{name}` needs a `base_url`"))
-            })?;
+        let usual_url = known.and_then(|provider| provider.base_url);
+        let Some(base_url) = section.base_url.as_deref().or(usual_url) else {
+            return Err(self.error_in_file(&format!("`providers.{name}` needs a `base_url`")));
+        };
+        let usual = known.filter(|provider| !leads_elsewhere(provider, section));
+        let whole = whole_model_name(usual, model);
         let headers = self.headers(name, section)?;
         let no_settings = ModelSection::default();
-        let model_section = section.model.get(model).unwrap_or(&no_settings);
+        let settings = section.model.get(&whole).or_else(|| section.model.get(model));
+        let model_section = settings.unwrap_or(&no_settings);
         let mut quirks = section.quirks.clone();
         quirks.extend(model_section.quirks.clone());
         Ok(EndpointSettings {
             name: Some(name.to_owned()),
             base_url: base_url.to_owned(),
-            key: self.key(name, section, known, &headers)?,
-            model: Some(model.to_owned()),
+            key: self.key(name, section, usual, &headers)?,
             api: self.api(name, section)?,
             headers,
             quirks,
@@ -192,11 +191,11 @@ impl ProviderSources<'_> {
                 Some(&format!("{name}/{model}")),
                 [&section.request, &model_section.request],
             ),
+            model: Some(whole),
             window: model_section.window,
             max_output: model_section.max_output,
             price: model_section.price,
-            silence_limit: self.silence_limit(),
-            assumed_window: self.assumed_window(),
+            ..EndpointSettings::default()
         })
     }
 
@@ -212,14 +211,6 @@ impl ProviderSources<'_> {
         provider::merge_request_fields(std::iter::once(&models.request).chain(own).chain(named))
     }
 
-    fn assumed_window(&self) -> Option<u64> {
-        self.file.models.assumed_window.map(|tokens| tokens.get().into())
-    }
-
-    fn silence_limit(&self) -> Option<Duration> {
-        self.file.silence_seconds.map(|seconds| Duration::from_secs(seconds.get().into()))
-    }
-
     fn api(&self, name: &str, section: &ProviderSection) -> Result<Option<Protocol>, ConfigError> {
         let Some(word) = &section.api else { return Ok(None) };
         Protocol::parse(word).map(Some).ok_or_else(|| {
@@ -229,14 +220,14 @@ impl ProviderSources<'_> {
         })
     }
 
-    /// The key of a provider. A key is sent only to the server that it was given for: the well-known
-    /// variable and the login apply to the well-known base URL, and to another one only the variable, if
-    /// the file says so.
+    /// The key of a provider; `usual` is the well-known one, at its own base URL. A key is sent only to the server
+    /// that it was given for: the well-known variable and the login apply to the well-known base URL, and to another
+    /// one only the variable, if the file says so.
     fn key(
         &self,
         name: &str,
         section: &ProviderSection,
-        known: Option<&ProviderPreset>,
+        usual: Option<&ProviderPreset>,
         headers: &[(String, Secret)],
     ) -> Result<Option<ProviderKey>, ConfigError> {
         if let Some(key) = section.key_env.as_ref().and_then(|variable| self.variable_key(variable))
@@ -246,7 +237,6 @@ impl ProviderSources<'_> {
         if let Some(file) = &section.key_file {
             return (self.read_key_file)(file).map(Some);
         }
-        let usual = known.filter(|provider| !leads_elsewhere(provider, section));
         if let Some(variable) = &section.key_env {
             // The name of the usual variable can also mean the login.
             let key = usual
@@ -315,25 +305,21 @@ impl ProviderSources<'_> {
         section: &ProviderSection,
     ) -> Result<Vec<(String, Secret)>, ConfigError> {
         let headers = section.headers.iter().map(|(header, text)| {
-            let place = format!("`providers.{name}.headers.{header}`");
-            let value = match referenced_variable(text) {
-                None => text.as_str().into(),
-                Some(variable) => {
-                    let known = self.keys.get(&*variable_name(variable)).cloned();
-                    known.ok_or_else(|| self.unset_variable_error(variable, &place))?
-                }
+            let Some((scheme, variable)) = referenced_variable(text) else {
+                return Ok((header.clone(), Secret::from(text.as_str())));
             };
-            Ok((header.clone(), value))
+            let key = self.keys.get(&*variable_name(variable)).ok_or_else(|| {
+                self.unset_variable_error(variable, &format!("`providers.{name}.headers.{header}`"))
+            })?;
+            Ok((header.clone(), Secret::from(format!("{scheme}{}", key.expose()))))
         });
         headers.collect()
     }
 
     fn unset_variable_error(&self, variable: &str, place: &str) -> ConfigError {
         // A key that was pasted in place of a name must not get into a log.
-        let is_name =
-            variable.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-        let variable =
-            if is_name && variable.len() < 64 { variable } else { "(hidden: not a valid name)" };
+        let is_name = is_variable_name(variable) && variable.len() < 64;
+        let variable = if is_name { variable } else { "(hidden: not a valid name)" };
         self.error_in_file(&format!(
             "{place} names the variable {variable}, which wasn't set at startup. Set it and restart \
              turnwright"
@@ -342,6 +328,16 @@ impl ProviderSources<'_> {
 
     fn error_in_file(&self, what: &str) -> ConfigError {
         ConfigError::new(format!("{}: {what}", self.path.display()))
+    }
+}
+
+/// A model's name as its well-known provider knows it. Some have named models after themselves, such as
+/// `openrouter/auto`; at OpenRouter and NVIDIA, all names have a slash.
+fn whole_model_name(usual: Option<&ProviderPreset>, model: &str) -> String {
+    match usual.map_or("", |known| known.name) {
+        owner @ ("nvidia" | "openrouter") if !model.contains('/') => format!("{owner}/{model}"),
+        "groq" if ["compound", "compound-mini"].contains(&model) => format!("groq/{model}"),
+        _ => model.to_owned(),
     }
 }
 
@@ -570,6 +566,33 @@ mod tests {
     }
 
     #[test]
+    fn models_that_a_provider_has_named_after_itself_keep_its_name() {
+        let text = "[providers.nvidia.model]\nnemotron-3-super.window = 1000\n\
+                    'nvidia/nemotron-3-nano'.window = 1000";
+        for (requested, expected) in [
+            ("openrouter/auto", "openrouter/auto"),
+            ("openrouter/openrouter/auto", "openrouter/auto"),
+            ("openrouter/z-ai/glm-5.3", "z-ai/glm-5.3"),
+            ("nvidia/nemotron-3-super", "nvidia/nemotron-3-super"),
+            ("nvidia/nemotron-3-nano", "nvidia/nemotron-3-nano"),
+            ("nvidia/nvidia/nemotron-3-nano", "nvidia/nemotron-3-nano"),
+            ("nvidia/moonshotai/kimi-k3", "moonshotai/kimi-k3"),
+            ("groq/compound-mini", "groq/compound-mini"),
+            ("groq/groq/compound", "groq/compound"),
+            ("groq/llama-3.3-70b-versatile", "llama-3.3-70b-versatile"),
+        ] {
+            let keys = ["OPENROUTER_API_KEY", "NVIDIA_API_KEY", "GROQ_API_KEY"];
+            let endpoint = resolved_with(requested, &keys, &Logins::default(), text).unwrap();
+            assert_eq!(endpoint.model.as_deref(), Some(expected), "{requested}");
+            let is_set = requested.contains("nemotron");
+            assert_eq!(endpoint.window, is_set.then_some(1000), "{requested}");
+        }
+        let own = "[providers.nvidia]\nbase_url = 'http://nim:8000/v1'";
+        let endpoint = resolved_with("nvidia/qwen3", &[], &Logins::default(), own).unwrap();
+        assert_eq!(endpoint.model.as_deref(), Some("qwen3"), "a server of the user's own");
+    }
+
+    #[test]
     fn a_key_in_place_of_a_model_is_refused_and_not_shown() {
         let error = resolved("sk-0123456789abcdef0123", &[]).unwrap_err();
         assert!(error.contains("looks like a key") && !error.contains("sk-"), "{error}");
@@ -591,6 +614,28 @@ mod tests {
             let error = resolved(requested, keys).unwrap_err();
             assert!(error.contains(expected) && error.contains("c.toml"), "{requested}: {error}");
             assert!(!error.contains("sk-inline"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_header_refers_to_a_variable_in_each_usual_form_and_behind_a_scheme() {
+        for (text, expected) in [
+            ("$ORG", Some("of ORG")),
+            ("${ORG}", Some("of ORG")),
+            ("${env:ORG}", Some("of ORG")),
+            ("Bearer $ORG", Some("Bearer of ORG")),
+            ("Bearer ${ORG}", Some("Bearer of ORG")),
+            ("Bearer ${NONE}", None),
+            ("pa$ORG", Some("pa$ORG")),
+            ("costs $ORG", Some("costs $ORG")),
+        ] {
+            let section =
+                format!("[providers.x]\nbase_url = 'http://x/v1'\nheaders = {{ X = '{text}' }}");
+            let found = resolved_with("x/m", &["ORG"], &Logins::default(), &section);
+            let sent = found.map(|endpoint| endpoint.headers[0].1.expose().to_owned());
+            assert_eq!(sent.as_deref().ok(), expected, "{text}");
+            let is_literal = expected == Some(text);
+            assert_eq!(file(&section).variables().is_empty(), is_literal, "{text}");
         }
     }
 

@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(provider(EnvironmentVariables::default(), Flags::default()), "none");
         assert_eq!(
             provider(keys(&[(OPENAI_KEY_VARIABLE, "k")]), Flags::default()),
-            "Some(\"gpt-5-mini\") at https://api.openai.com/v1, key: true"
+            "Some(\"gpt-5.4-mini\") at https://api.openai.com/v1, key: true"
         );
         let variables = || {
             EnvironmentVariables::of(&[

@@ -26,28 +26,27 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The network, once it is made.
 #[derive(Debug, Default)]
-pub struct CommandNetwork(OnceLock<Option<Arc<SessionNetwork>>>);
+pub struct CommandNetwork(OnceLock<Arc<SessionNetwork>>);
 
 impl CommandNetwork {
-    /// The network; `None` where there are none. The first call makes it, with shared memory of at most this many bytes,
-    /// and blocks for some milliseconds.
+    /// The network; `None` if there are none here, or none can be made now. Makes it if there is none yet, with shared
+    /// memory of at most this many bytes, and blocks for some milliseconds then.
     pub fn get(&self, memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
-        self.0.get_or_init(|| create_network(memory_limit)).clone()
+        let network = self.if_used().or_else(|| create_network(memory_limit))?;
+        Some(Arc::clone(self.0.get_or_init(|| network)))
     }
 
     /// The network, if a command has used it.
     pub fn if_used(&self) -> Option<Arc<SessionNetwork>> {
-        self.0.get().cloned().flatten()
+        self.0.get().cloned()
     }
 }
 
 fn create_network(memory_limit: Option<u64>) -> Option<Arc<SessionNetwork>> {
     let is_possible = turnwright_sandbox::namespace_support().network;
     let created = is_possible.then(|| SessionNetwork::create_within(memory_limit))?;
-    created
-        .inspect_err(|error| tracing::warn!(%error, "commands share no network"))
-        .ok()
-        .map(Arc::new)
+    let network = created.inspect_err(|error| tracing::warn!(%error, "commands share no network"));
+    network.ok().map(Arc::new)
 }
 
 /// At most this many connections wait to be accepted.

@@ -259,9 +259,9 @@ pub trait Model: Debug + Send + Sync + 'static {
         false
     }
 
-    /// True if the model has rejected this effort.
-    fn rejects_effort(&self, _effort: ReasoningEffort) -> bool {
-        false
+    /// This effort, or if the model has rejected it, the one to ask for in its place.
+    fn accepted_effort(&self, wanted: ReasoningEffort) -> ReasoningEffort {
+        wanted
     }
 
     /// True if the model's effort can be chosen.

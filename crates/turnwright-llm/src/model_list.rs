@@ -116,11 +116,11 @@ fn answers_prompts(name: &str) -> bool {
     !words.any(|word| OTHER_PURPOSES.split(' ').any(|other| word.eq_ignore_ascii_case(other)))
 }
 
-/// True if the name is neither empty, nor too long, nor contains hidden characters.
+/// True if the name is neither empty, nor too long, nor contains hidden characters, nor is one of LiteLLM's patterns.
 fn is_displayable(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
-        && !name.contains(|c: char| c.is_control() || is_hidden_char(c))
+        && !name.contains(|c: char| c == '*' || c.is_control() || is_hidden_char(c))
 }
 
 /// Up to five of `names` that `wanted` may have meant, the closest first.
@@ -184,7 +184,16 @@ mod tests {
 
     #[test]
     fn names_that_do_not_show_what_they_are_are_left_out() {
-        let body = json!(["good", "a\u{1b}[31m", "a\nb", "a\u{202e}b", "a\u{200b}", "a\u{e0041}"]);
+        let body = json!([
+            "good",
+            "a\u{1b}[31m",
+            "a\nb",
+            "a\u{202e}b",
+            "a\u{200b}",
+            "a\u{e0041}",
+            "*",
+            "openai/*"
+        ]);
         let models = parse_model_list(body.to_string().as_bytes());
         let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
         assert_eq!(names, ["good"]);
@@ -308,9 +317,11 @@ mod tests {
             // Of 400 000 tokens, 128 000 are kept for the answer.
             ("openai/gpt-5.2-codex", 272_000),
             ("gpt-5", 272_000),
+            ("gpt-6-astra", 272_000),
             ("anthropic/claude-opus-4.6", 1_000_000),
             ("claude-opus-4-8", 1_000_000),
             ("claude-sonnet-5", 1_000_000),
+            ("claude-mythos-5", 1_000_000),
             ("claude-opus-4-5", 200_000),
             ("claude-haiku-4.5", 200_000),
             ("zai-org/GLM-4.5", 131_072),

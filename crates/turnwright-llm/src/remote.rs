@@ -332,24 +332,22 @@ impl RemoteModel {
     }
 
     async fn start_reply(&self, request: &Request) -> Result<Box<dyn ReplyStream>, LlmError> {
-        let with_default_effort =
-            || Request { effort: ReasoningEffort::Default, ..request.clone() };
-        let response = if self.rejects_effort(request.effort) {
-            self.post(&with_default_effort()).await
-        } else {
-            self.post(request).await
-        };
-        let response = match response {
-            Err(error)
-                if request.effort != ReasoningEffort::Default && error.is_effort_rejection() =>
-            {
-                self.rejected_efforts.fetch_or(1 << request.effort as u8, Ordering::Relaxed);
-                self.post(&with_default_effort()).await
+        let response = loop {
+            let effort = self.accepted_effort(request.effort);
+            let response = if effort == request.effort {
+                self.post(request).await
+            } else {
+                self.post(&Request { effort, ..request.clone() }).await
+            };
+            match response {
+                Err(error) if effort != ReasoningEffort::Default && error.is_effort_rejection() => {
+                    self.rejected_efforts.fetch_or(1 << effort as u8, Ordering::Relaxed);
+                }
+                Err(error) if error.lacks_thought() => {
+                    break self.post_without_reasoning(request).await.unwrap_or(Err(error));
+                }
+                response => break response,
             }
-            Err(error) if error.lacks_thought() => {
-                self.post_without_reasoning(request).await.unwrap_or(Err(error))
-            }
-            response => response,
         };
         let tools = self.rendered_tools(&request.tools, &self.learned_quirks.quirks());
         let (protocol, body) = match response {
@@ -542,8 +540,13 @@ impl Model for RemoteModel {
         self.learned_quirks.quirks().patches
     }
 
-    fn rejects_effort(&self, effort: ReasoningEffort) -> bool {
-        self.rejected_efforts.load(Ordering::Relaxed) & (1 << effort as u8) != 0
+    fn accepted_effort(&self, wanted: ReasoningEffort) -> ReasoningEffort {
+        let is_rejected = self.rejected_efforts.load(Ordering::Relaxed) & (1 << wanted as u8) != 0;
+        match wanted {
+            _ if !is_rejected => wanted,
+            ReasoningEffort::ExtraHigh => self.accepted_effort(ReasoningEffort::High),
+            _ => ReasoningEffort::Default,
+        }
     }
 
     fn supports_effort(&self) -> bool {

@@ -353,10 +353,16 @@ const LATE_SOCKETS: &str = "Connections cannot be supervised (no PID namespaces,
 const OPEN_MACHINE: &str = "There are no private networks (user namespaces), or connections cannot be supervised: a \
      command that is allowed the network also reaches the servers of this machine, such as databases and build daemons.";
 
-/// The private namespaces that a sandboxed program can get. The first call tries them out in child
-/// processes, which takes some milliseconds.
+/// The private namespaces that a sandboxed program can get. The first call tries them out in child processes, which
+/// takes some milliseconds; so do later ones for as long as the system is short of processes, memory or open files.
 pub fn namespace_support() -> NamespaceSupport {
-    *NAMESPACES.get_or_init(system::probe_namespaces)
+    found_once(&NAMESPACES, system::probe_namespaces)
+}
+
+/// Returns what `probe` finds, and keeps it. A probe that cannot tell has found nothing, and the next call tries again.
+fn found_once<T: Copy + Default>(known: &OnceLock<T>, probe: impl FnOnce() -> io::Result<T>) -> T {
+    let found = known.get().copied().map_or_else(probe, Ok);
+    found.map(|value| *known.get_or_init(|| value)).unwrap_or_default()
 }
 
 /// Makes what a program has changed in a layer the content of `folder`, which was opened before it was started. All
@@ -369,10 +375,10 @@ pub fn publish_layer(layer: &PrivateLayer, folder: &File) -> io::Result<()> {
 }
 
 /// Returns true if a program with a PID namespace can get private layers over caches that are kept in `folder`.
-/// The first call tries it out, which takes some milliseconds; later ones return the same.
+/// The first call tries it out, which takes some milliseconds; later ones return the same, unless that failed.
 pub fn can_layer_caches(folder: &Path) -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| namespace_support().processes && system::can_layer_caches(folder))
+    namespace_support().processes && found_once(&CAN, || system::can_layer_caches(folder))
 }
 
 static NAMESPACES: OnceLock<NamespaceSupport> = OnceLock::new();
@@ -398,6 +404,14 @@ const MIN_LANDLOCK_ABI: i32 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_probe_that_fails_for_want_of_processes_or_files_is_repeated() {
+        let known = OnceLock::<bool>::new();
+        assert!(!found_once(&known, || Err(io::ErrorKind::WouldBlock.into())));
+        assert!(found_once(&known, || Ok(true)));
+        assert!(found_once(&known, || Ok(false)));
+    }
 
     #[test]
     fn each_path_has_a_place_of_its_own_whose_name_is_not_too_long() {

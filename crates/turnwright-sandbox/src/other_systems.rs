@@ -1,5 +1,6 @@
 //! Systems on which no process confines itself. On macOS, the system's `sandbox-exec` applies the profile before it
 //! becomes the program. Elsewhere there is no sandbox that this crate knows, and preparing one always fails.
+#![expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
 
 use std::fs::File;
 use std::io;
@@ -17,9 +18,8 @@ use super::{
 pub struct OtherSandbox(());
 
 #[allow(
-    clippy::unnecessary_wraps,
     clippy::unused_self,
-    reason = "on other systems this can fail and has data; only where it is private do the lints ask"
+    reason = "on other systems this has data; only where it is private does the lint ask"
 )]
 impl OtherSandbox {
     /// Does nothing on macOS.
@@ -102,20 +102,19 @@ pub(super) fn probe() -> SandboxSupport {
 
 /// Seatbelt has no namespaces, but its rules can tell the parts of a folder apart, and the loopback
 /// interface from the rest of the network.
-pub(super) fn probe_namespaces() -> NamespaceSupport {
-    let has_seatbelt = has_seatbelt();
-    NamespaceSupport { mounts: has_seatbelt, network: has_seatbelt, ..NamespaceSupport::default() }
+pub(super) fn probe_namespaces() -> io::Result<NamespaceSupport> {
+    let works = has_seatbelt();
+    Ok(NamespaceSupport { mounts: works, network: works, ..NamespaceSupport::default() })
 }
 
 /// No layer was made.
-#[expect(clippy::unnecessary_wraps, reason = "Linux can fail")]
 pub(super) fn publish_layer(_: &PrivateLayer, _: &File) -> io::Result<()> {
     Ok(())
 }
 
 /// There are no overlay file systems.
-pub(super) fn can_layer_caches(_: &Path) -> bool {
-    false
+pub(super) fn can_layer_caches(_: &Path) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -132,10 +131,10 @@ mod tests {
         assert!(sandbox.refusals().is_none());
         let error = sandbox.explain(io::ErrorKind::NotFound.into());
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert_eq!(probe().seatbelt, probe_namespaces().mounts);
+        assert_eq!(probe().seatbelt, probe_namespaces().unwrap().mounts);
         assert!(NoSessionNetwork::create_within(None).is_err());
         let layer = PrivateLayer::new("/a".into(), Path::new("/b"));
         publish_layer(&layer, &tempfile::tempfile().unwrap()).unwrap();
-        assert!(!can_layer_caches(Path::new("/")));
+        assert!(!can_layer_caches(Path::new("/")).unwrap());
     }
 }

@@ -299,10 +299,16 @@ impl Store {
         work: impl FnMut(&Connection) -> Result<T> + Send + 'static,
     ) -> oneshot::Receiver<Result<T>> {
         let (done, waiting) = oneshot::channel();
-        let sender = self.0.writer.get_or_init(|| writer::spawn(Arc::clone(&self.0.shared)));
-        // If the thread has ended, the job is dropped and with it `done`, so the receiver fails.
+        // Another thread may start one at the same time, which then ends without a job.
+        let sender = self.0.writer.get().or_else(|| {
+            let started = writer::spawn(&self.0.shared)?;
+            Some(self.0.writer.get_or_init(|| started))
+        });
+        // Without a thread, the job is dropped and with it `done`, so the receiver fails.
         let work = Box::new(SubmittedWork { work, value: None, done: Some(done) });
-        for mut dropped in sender.send(WriteJob { durability, retained_bytes, work }) {
+        let job = WriteJob { durability, retained_bytes, work };
+        let too_many = sender.map(|sender| sender.send(job));
+        for mut dropped in too_many.unwrap_or_default() {
             dropped.work.complete(Err(StoreError::queue_full()));
             self.0.shared.add_dropped(usize::from(dropped.retained_bytes.is_some()));
         }

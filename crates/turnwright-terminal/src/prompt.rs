@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::CliResult;
 #[cfg(unix)]
 use crate::block_on;
+use turnwright_types::look_alike::narrow;
 
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
@@ -57,7 +58,12 @@ pub fn confirm(question: &str, advice_for_pipe: &str) -> io::Result<bool> {
 }
 
 pub(crate) fn is_yes(answer: &str) -> bool {
-    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
+    ["y", "yes"].contains(&plain_answer(answer).as_str())
+}
+
+/// Returns an answer in small and narrow letters: where an input method is on, those and digits are wide.
+pub(crate) fn plain_answer(answer: &str) -> String {
+    narrow(answer.trim()).to_lowercase()
 }
 
 /// Reads a line, without the white space around it.
@@ -215,7 +221,9 @@ mod tests {
 
     #[test]
     fn only_a_yes_is_a_yes() {
-        for (answer, expected) in [("y", true), (" YES\n", true), ("", false), ("no", false)] {
+        for (answer, expected) in
+            [("y", true), (" YES\n", true), ("ｙ", true), ("", false), ("no", false), ("ｎ", false)]
+        {
             assert_eq!(is_yes(answer), expected, "{answer}");
         }
     }

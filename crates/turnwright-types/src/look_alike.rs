@@ -15,7 +15,7 @@ pub enum Resemblance {
     Composition,
     /// They differ only in the kinds of their blanks, and in characters that nobody sees.
     Blanks,
-    /// They have compatible characters, such as `（` and `(`.
+    /// They have compatible characters, such as `（` and `(`, or other quotes and dashes, such as `’` and `'`.
     Form,
 }
 
@@ -50,9 +50,8 @@ pub fn plain_blanks(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
-    let chars = text.chars().filter(|char| !is_invisible(*char));
-    let plain = chars.map(|char| if char.is_whitespace() { ' ' } else { char });
-    Cow::Owned(composed(&plain.collect::<String>()).into_owned())
+    let plain = text.replace(is_invisible, "").replace(char::is_whitespace, " ");
+    Cow::Owned(composed(&plain).into_owned())
 }
 
 /// Returns how two names resemble each other; `None` if they are equal or do not look alike.
@@ -63,12 +62,33 @@ pub fn resemblance(one: &str, other: &str) -> Option<Resemblance> {
     if composed(one) == composed(other) {
         return Some(Resemblance::Composition);
     }
-    let one = plain_blanks(one);
-    let other = plain_blanks(other);
+    let [one, other] = [one, other].map(plain_blanks);
     if one == other {
         return Some(Resemblance::Blanks);
     }
-    (compatible(&one) == compatible(&other)).then_some(Resemblance::Form)
+    let is_same = compatible(&one).chars().map(typed).eq(compatible(&other).chars().map(typed));
+    is_same.then_some(Resemblance::Form)
+}
+
+/// Returns the character of a keyboard that stands for a typographic quote, dash or blank.
+pub fn typed(char: char) -> char {
+    match char {
+        '\u{2018}'..='\u{201b}' | '\u{2032}' => '\'',
+        '\u{201c}'..='\u{201f}' | '\u{2033}' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        _ => char,
+    }
+}
+
+/// Returns a text with ASCII characters in place of their full-width forms, which an input method writes. What else
+/// looks alike, such as `²`, has a key of its own and stays.
+pub fn narrow(text: &str) -> String {
+    let narrowed = text.chars().map(|char| match char {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(char) - 0xfee0).unwrap_or(char),
+        _ => char,
+    });
+    narrowed.collect()
 }
 
 /// Writes the characters beyond ASCII as `\u{…}`, so that names that look the same can be told apart.
@@ -156,6 +176,11 @@ mod tests {
     }
 
     #[test]
+    fn only_full_width_forms_are_narrowed() {
+        assert_eq!(narrow("！ｙＹ～　０.５²①ﬁ中y"), "!yY~　0.5²①ﬁ中y");
+    }
+
+    #[test]
     fn one_level_of_entities_is_read() {
         for (text, plain) in [
             ("cd x &amp;&amp; ls", Some("cd x && ls")),
@@ -183,6 +208,9 @@ mod tests {
             ("ﬁle", "file", Some(Form)),
             ("می\u{200c}خواهم", "میخواهم", Some(Blanks)),
             ("x²", "x2", Some(Form)),
+            ("d'e\u{301}cran à 1.png", "d’écran\u{a0}à 1.png", Some(Form)),
+            ("non\u{2011}breaking.md", "non-breaking.md", Some(Form)),
+            ("“a” – b", "\"a\" - b", Some(Form)),
             ("a", "a", None),
             ("a", "A", None),
             ("ä", "a", None),

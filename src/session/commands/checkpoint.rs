@@ -10,6 +10,7 @@ use crate::session::open::restore::{HistoryBuilder, add_entry};
 use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, read};
 use turnwright_types::effect::fenced;
+use turnwright_types::look_alike::narrow;
 use turnwright_types::message::{History, StopReason};
 use turnwright_undo::{
     ChangeScope, DiffLimits, UndoContext, UndoHistory, UndoRequest, one_line_excerpt, turn_changes,
@@ -28,17 +29,13 @@ pub(super) fn undo(session: &mut SessionActor, call: CommandCall) -> PromptWork 
 }
 
 async fn undo_turns(task: &CommandTask) -> Result<String, StoreError> {
-    let count = match task.arguments.as_str() {
-        "" => Some(1),
-        words => words.parse().ok().filter(|count| *count > 0),
+    let words = narrow(&task.arguments);
+    let wanted: Option<usize> = if words.is_empty() { Some(1) } else { words.parse().ok() };
+    let Some(count @ 1..) = wanted else {
+        let usage = "Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns.";
+        return Ok(usage.to_owned());
     };
-    match count {
-        Some(count) => task.revert(UndoRequest::Undo(count)).await,
-        None => {
-            Ok("Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns."
-                .to_owned())
-        }
-    }
+    task.revert(UndoRequest::Undo(count)).await
 }
 
 pub(super) fn redo(session: &mut SessionActor, call: CommandCall) -> PromptWork {
@@ -86,13 +83,11 @@ async fn rewind_to(task: &mut CommandTask) -> Result<String, StoreError> {
     });
     let (prompts, rewound) = found.await?;
     let mut words = task.arguments.split_whitespace();
-    let word = words.next();
+    let Some(word) = words.next() else { return Ok(prompt_list(&prompts)) };
     let rest = words.next();
-    let Some(word) = word else { return Ok(prompt_list(&prompts)) };
-    let count = word.parse::<usize>().ok().filter(|count| *count > 0);
+    let count = narrow(word).parse::<usize>().ok();
     let has_files = rest == Some("files");
-    let index = count.and_then(|count| prompts.len().checked_sub(count));
-    let prompt = index.and_then(|index| prompts.get(index));
+    let prompt = count.and_then(|count| prompts.get(prompts.len().checked_sub(count)?));
     let Some(prompt) = prompt.filter(|_| rest.is_none() || has_files) else {
         return Ok(format!("There is no such prompt. {}", prompt_list(&prompts)));
     };

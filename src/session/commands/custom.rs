@@ -13,7 +13,7 @@ use crate::tools::{SharedValue, ToolEnv};
 use crate::turn::{self, COMMAND_HEAD};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::{UserMessage, within_context};
+use turnwright_types::message::UserMessage;
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
@@ -115,9 +115,10 @@ impl CustomCommands {
     }
 }
 
-/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored.
+/// Finds the item with this name. If none has exactly this name, upper and lower case are ignored, and a dot may be
+/// typed where the file's name has one.
 fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a T> {
-    let lower = name.to_lowercase();
+    let lower = name.to_lowercase().replace('.', "-");
     let exact = all.iter().find(|item| name_of(item) == name);
     exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
 }
@@ -131,14 +132,14 @@ const MAX_DESCRIPTION_CHARS: usize = 200;
 /// The name and the arguments of a prompt that may be a custom command.
 pub(in crate::session) fn parse(typed: &str) -> Option<(&str, &str)> {
     let (name, rest) = split(typed)?;
-    let is_word = !name.is_empty() && name.chars().all(|char| is_name_char(char) || char == ':');
+    let is_word = !name.is_empty() && name.chars().all(|c| is_name_char(c) || ":.".contains(c));
     is_word.then_some((name, rest.trim()))
 }
 
 impl CommandText {
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
-        let text = match self {
+        Some(match self {
             CommandText::BuiltIn(text) => {
                 let args = if args.is_empty() {
                     String::new()
@@ -161,8 +162,7 @@ impl CommandText {
             CommandText::Skills(skills) => {
                 skills.iter().map(|skill| skill_text(skill, args, env)).collect()
             }
-        };
-        Some(within_context(&text))
+        })
     }
 }
 
@@ -202,6 +202,7 @@ mod tests {
             ("/deploy", Some(("deploy", ""))),
             (" /db:seed  a b \n", Some(("db:seed", "a b"))),
             ("/x\ny", Some(("x", "y"))),
+            ("/speckit.plan x", Some(("speckit.plan", "x"))),
             ("/usr/bin/env", None),
             ("/ x", None),
             ("/", None),

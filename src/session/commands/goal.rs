@@ -9,6 +9,7 @@ use turnwright_config::parse_limit;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Entry, GoalState, GoalStatus};
 use turnwright_types::effect::fenced;
+use turnwright_types::look_alike::narrow;
 use turnwright_types::message::StopReason;
 
 /// The most characters of a goal.
@@ -124,7 +125,7 @@ fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
         match flag {
             CHECK => goal.check = Some(unquoted(value).to_owned()),
             TURNS => {
-                let number: Option<u32> = value.parse().ok();
+                let number: Option<u32> = narrow(value).parse().ok();
                 let usable = number.filter(|count| (1..=MAX_TURNS).contains(count));
                 goal.max_slices = usable.ok_or(WRONG_TURNS)?;
             }
@@ -143,13 +144,15 @@ fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
 
 /// Splits at the flags. Returns each with the words behind it, after an empty one with the words before them. A
 /// command may have a flag of its own that is called `--check`.
-fn split_flags(words: &str) -> Vec<(&str, String)> {
+fn split_flags(words: &str) -> Vec<(&'static str, String)> {
     let mut parts = vec![("", String::new())];
     for piece in words.split_inclusive(char::is_whitespace) {
-        let word = piece.trim_end();
-        let is_check = word == CHECK && parts.iter().all(|(flag, _)| *flag != CHECK);
-        if is_check || [TURNS, BUDGET].contains(&word) {
-            parts.push((word, String::new()));
+        // Where punctuation is smart, two hyphens become a dash.
+        let word = piece.trim_end().replace(['—', '–'], "--");
+        let has_check = parts.iter().any(|(flag, _)| *flag == CHECK);
+        let flag = [CHECK, TURNS, BUDGET].into_iter().find(|flag| *flag == word);
+        if let Some(flag) = flag.filter(|flag| *flag != CHECK || !has_check) {
+            parts.push((flag, String::new()));
         } else if let Some((_, value)) = parts.last_mut() {
             value.push_str(piece);
         }
@@ -167,7 +170,7 @@ fn unquoted(command: &str) -> &str {
 
 /// Parses a limit such as `tokens=100000`. A session has limits of the same names.
 fn parse_budget(text: &str) -> Option<(String, f64)> {
-    let (name, amount) = parse_limit(&format!("session_{text}")).ok()?;
+    let (name, amount) = parse_limit(&format!("session_{}", narrow(text))).ok()?;
     Some((name.strip_prefix("session_")?.to_owned(), amount))
 }
 
@@ -197,6 +200,16 @@ mod tests {
         let check = Some("make test".to_owned());
         let expected = GoalState { check, max_slices: 3, limits, ..goal("x") };
         assert_eq!(parse(all, 20), Ok(GoalRequest::Work(Some(expected))));
+    }
+
+    #[test]
+    fn flags_are_known_with_smart_dashes_and_wide_digits() {
+        let limits = vec![("cost".to_owned(), 0.5)];
+        let expected = GoalState { max_slices: 3, limits, ..goal("a — b") };
+        for words in ["a — b —turns 3 —budget cost=0.5", "a — b –turns ３　–budget cost=０.５"]
+        {
+            assert_eq!(parse(words, 20), Ok(GoalRequest::Work(Some(expected.clone()))), "{words}");
+        }
     }
 
     #[test]

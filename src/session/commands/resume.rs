@@ -10,6 +10,7 @@ use crate::session::stored_sessions::{ListRequest, find_page};
 use crate::turn::FinishedTurn;
 use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::look_alike::narrow;
 use turnwright_types::message::{History, StopReason};
 use turnwright_types::timestamp::local_time;
 use turnwright_types::update::Update;
@@ -129,8 +130,8 @@ fn list(found: &[SessionRow]) -> String {
 }
 
 fn choose<'a>(found: &'a [SessionRow], wanted: &str) -> Option<&'a SessionRow> {
-    let by_number =
-        wanted.parse::<usize>().ok().and_then(|number| found.get(number.checked_sub(1)?));
+    let number = narrow(wanted).parse::<usize>().ok();
+    let by_number = number.and_then(|number| found.get(number.checked_sub(1)?));
     by_number.or_else(|| found.iter().find(|session| session.id.as_str() == wanted))
 }
 

@@ -16,6 +16,7 @@ use turnwright_config::trust::Fingerprint;
 use turnwright_hooks::HookSet;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::look_alike::narrow;
 
 /// The largest file that can be trusted, in bytes. Nobody would read more.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;
@@ -34,7 +35,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     answer_from_files(session, call, move |arguments| match arguments {
         "" => command.show(),
         "forget" => command.forget(),
-        code => command.trust(code),
+        code => command.trust(&narrow(code)),
     })
 }
 

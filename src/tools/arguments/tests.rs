@@ -109,6 +109,10 @@ fn harmless_mistakes_are_repaired() {
             "a x>y ×3 #t #5",
         ),
         (json!({ "path": "a", "edits": edits.to_string(), "mode": null, "dry": null }), "a x>y"),
+        (
+            json!({ "path": "a", "edits": edits, "tags": [{ "label": "t", "description": "d" }, "u"] }),
+            "a x>y #t: d #u",
+        ),
         (json!({ "path": "a", "edits": edits[0], "times": "" }), "a x>y"),
         (json!({ "path": "a", "edits": edits[0].to_string() }), "a x>y"),
         (json!({ "path": "a", "edits": [edits[0].to_string()] }), "a x>y"),

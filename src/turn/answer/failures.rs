@@ -10,7 +10,7 @@ use crate::turn::proof::is_in;
 use crate::turn::room::compaction::window;
 use crate::turn::{Conversation, ModelSelection, Turn};
 use turnwright_llm::quirks::QuirkPatch;
-use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
+use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, Request};
 use turnwright_types::message::{
     AssistantMessage, History, Message, PromptPart, StopReason, TokenUsage, UserMessage,
 };
@@ -144,37 +144,33 @@ impl Turn {
         let host = error.host().unwrap_or_default();
         let message = error.message().unwrap_or("no explanation");
         let prompt = self.prompt_tokens();
-        self.say(if error.exceeds_minute_limit() {
-            format!(
-                "This request has more tokens than your account may send in a minute, whatever the model's \
-                 window. Attach less, ask the provider for a higher limit, or choose another model. \
-                 ({host}: {message})"
-            )
+        let advice: &str = if error.exceeds_minute_limit() {
+            "This request has more tokens than your account may send in a minute, whatever the model's window. Attach \
+             less, ask the provider for a higher limit, or choose another model."
         } else if prompt > size / 2 {
-            format!(
-                "This prompt alone has about {prompt} tokens, which does not fit into the model's window. \
-                 Attach less, name files so that the model reads parts of them, or choose a model with a \
-                 larger window. ({host}: {message})"
+            &format!(
+                "This prompt alone has about {prompt} tokens, which does not fit into the model's window. Attach \
+                 less, name files so that the model reads parts of them, or choose a model with a larger window."
             )
         } else {
-            format!(
-                "This conversation does not fit into the model's window, although it was compacted. Use \
-                 `/clear` to start a new one, attach less, or choose a model with a larger window. \
-                 ({host}: {message})"
-            )
-        });
+            "This conversation does not fit into the model's window, although it was compacted. Use `/clear` to start \
+             a new one, attach less, or choose a model with a larger window."
+        };
+        self.say(format!("{advice} ({host}: {message})"));
     }
 
-    /// If the server does not support the chosen effort, falls back to the default and tells the
+    /// If the server does not support the chosen effort, falls back to another one and tells the
     /// user.
     pub(super) fn report_missing_effort(&self, selection: &ModelSelection) {
         let ModelSelection { model, effort, .. } = selection;
-        if *effort != ReasoningEffort::Default && model.rejects_effort(*effort) {
-            self.conversation.selection.set_effort(ReasoningEffort::Default);
+        let accepted = model.accepted_effort(*effort);
+        if accepted != *effort {
+            self.conversation.selection.set_effort(accepted);
             self.conversation.notify(format!(
-                "{} does not have the reasoning effort `{}`; its default is used.",
+                "{} does not have the reasoning effort `{}`; `{}` is used.",
                 model.name(),
-                effort.id()
+                effort.id(),
+                accepted.id()
             ));
         }
     }

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::{ToolEnv, UserFolders, note_folders};
+use crate::tools::{ToolEnv, Toolbox, UserFolders, note_folders};
 use crate::turn::{Turn, context_parts};
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_recording::outside::AnswerKind;
 use turnwright_types::effect::{Effect, escape_hidden_line, fenced};
 use turnwright_types::look_alike::without_smuggled_text;
-use turnwright_types::message::{Message, PromptPart, within_context};
+use turnwright_types::message::{Message, PromptPart};
 use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::git_repository::is_repository_root;
@@ -67,10 +67,11 @@ impl Turn {
         }
         let surroundings = self.surroundings().await;
         let env = Arc::clone(&self.conversation.env);
+        let tools = Arc::clone(&self.conversation.tools);
         let stop = self.cancel.child_token();
         let stopped = stop.clone();
         let reading =
-            spawn_blocking(move || read_project_context(&env, surroundings.as_deref(), &stopped));
+            spawn_blocking(move || read_project_context(&env, &tools, surroundings, &stopped));
         let cancellable = self.cancel.run_until_cancelled(reading);
         let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
         // A read that is still going on stops at the next file.
@@ -159,33 +160,34 @@ impl Turn {
 type Project = (PathBuf, PathBuf);
 
 /// Reads the additions of a project and its user to the first prompt of a conversation, as they are kept, and the
-/// skills. The surroundings come first.
+/// skills. The surroundings come first. Notes and skills are named only to those who have the tools for them.
 fn read_project_context(
     env: &ToolEnv,
-    surroundings: Option<&str>,
+    tools: &Toolbox,
+    surroundings: Option<Arc<str>>,
     stop: &CancellationToken,
 ) -> (Value, Vec<Skill>) {
     let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
     let instructions = instructions::read(folders.config_folder(), &projects);
     let denied = DeniedPaths::from_rules(&env.shared.rules.get());
-    let mut text = surroundings.unwrap_or_default().to_owned();
+    let mut text = surroundings.map_or_else(String::new, |known| known.to_string());
     text.extend(instructions.iter().map(|file| labelled(file, "32 KiB", &denied)));
     let unreadable = names_of(&instructions, |file| !file.is_text);
     let cut = names_of(&instructions, |file| file.is_text && !file.is_complete);
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
-    if let Some(index) = memory::index(&notes) {
+    if let Some(index) = memory::index(&notes).filter(|_| tools.find("memory").is_ok()) {
         text.push_str(&format!(
             "\nNotes from earlier sessions (`memory` reads them; they count less than the user's \
              words and may be out of date; those under project/ may be anybody's):\n{index}"
         ));
     }
     let skills = allowed_skills(env, &projects, stop);
-    if let Some(catalogue) = skills::catalogue(&skills) {
+    if let Some(catalogue) = skills::catalogue(&skills).filter(|_| tools.find("skill").is_ok()) {
         let when = "load one with `skill` when the work is what it is for";
         text.push_str(&format!("\nSkills ({when}):\n{catalogue}"));
     }
-    let text = within_context(text.trim_start());
+    let text = text.trim_start();
     let context = if unreadable.is_empty() && cut.is_empty() {
         text.into()
     } else {

@@ -242,6 +242,7 @@ fn a_run_of_no_test_proves_little() {
         ("Build done. Fonts were skipped.\n", false),
         ("12 files checked, 0 skipped\n", false),
         ("No test matches the given testcase filter `A` in a.dll\n", true),
+        ("No test is available in /a.dll. Make sure that test discoverer is registered", true),
         ("", false),
     ] {
         assert_eq!(ran_nothing("npm test", output), is_nothing, "{output}");

@@ -17,6 +17,7 @@ use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
 use turnwright_types::message::{
     Arguments, Message, PromptPart, ToolMessage, UserMessage, render_part,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::{media_weight, message_weight, part_weight, text_weight};
 use turnwright_types::update::{PlanEntry, PlanStatus};
@@ -34,10 +35,6 @@ const FACTS_HEAD: &str = "State at this point:\n";
 /// Takes the place of the summary if there is none.
 const NO_SUMMARY: &str = "The older part of the conversation was left out to make room. Read files again \
                           where you need them.\n";
-/// Takes the place of a picture or recording of the user's.
-const PICTURE_LEFT_OUT: &str = "[picture left out to save room]";
-const PDF_LEFT_OUT: &str = "[PDF left out to save room]";
-const RECORDING_LEFT_OUT: &str = "[recording left out to save room]";
 /// Takes the place of the user's messages that are left out.
 const OMITTED_MESSAGES_NOTE: &str = "Other messages of the user are left out here.";
 /// The start of the line of facts with the files that were read.
@@ -171,20 +168,20 @@ fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
                 media = left;
                 part.clone()
             }
-            None => PromptPart::Text(note.to_owned()),
+            None => PromptPart::Text(note),
         }
     });
     kept.collect()
 }
 
 /// The text that takes the place of a picture or recording.
-fn left_out_note(part: &PromptPart) -> Option<&'static str> {
-    match part {
-        PromptPart::Image(media) if media.is_pdf() => Some(PDF_LEFT_OUT),
-        PromptPart::Image(_) => Some(PICTURE_LEFT_OUT),
-        PromptPart::Audio(_) => Some(RECORDING_LEFT_OUT),
-        _ => None,
-    }
+fn left_out_note(part: &PromptPart) -> Option<String> {
+    let kind = match part {
+        PromptPart::Image(media) => media.kind(),
+        PromptPart::Audio(_) => "recording",
+        _ => return None,
+    };
+    Some(format!("[{kind} left out to save room]"))
 }
 
 /// The summary in a replacement, if it has one.
@@ -242,7 +239,7 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     let words = messages.iter().enumerate().flat_map(|(index, message)| {
         let (mut earlier, said) = user_words_in(message);
         earlier.extend(said.filter(|_| prompt != Some(index)));
-        earlier.extend(shown_plan(&messages[..index], message, limit / 4));
+        earlier.extend(answer_to_call(&messages[..index], message, limit / 4));
         earlier
     });
     let said: Vec<String> = words.collect();
@@ -255,14 +252,28 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
     first
 }
 
-/// The plan that the user was shown with this result of `exit_plan`, after the user's answer, up to this weight.
-fn shown_plan(before: &[Arc<Message>], message: &Message, limit: u64) -> Option<String> {
-    let result = message.as_tool().filter(|result| result.ok && result.name == PLAN_TOOL)?;
+/// The user's answer in this result, and after it the plan, the question or the rejected call, up to this weight.
+fn answer_to_call(before: &[Arc<Message>], message: &Message, limit: u64) -> Option<String> {
+    let result = message.as_tool()?;
     let answers = before.iter().rev().filter_map(|message| message.as_assistant());
     let call = answers.flat_map(|answer| &answer.calls).find(|call| call.id == result.call)?;
     let Arguments::Object(arguments) = &call.arguments else { return None };
-    let plan = cut_to_weight(&shown_form(arguments.get("plan")?.as_str()?), limit);
-    Some(format!("{}\n{plan}", text::first_line(&result.text)))
+    let shown = |argument: &str| arguments.get(argument)?.as_str().map(shown_form);
+    let first_line = text::first_line(&result.text);
+    let (answer, subject) = match result.name.as_str() {
+        PLAN_TOOL if result.ok => (first_line, shown("plan")?),
+        QUESTION_TOOL if result.ok => (result.text.as_str(), shown("question")?),
+        name if is_rejected(result) => {
+            (first_line, text::clip_middle(&format!("{name} {arguments}"), MAX_ERROR_BYTES))
+        }
+        _ => return None,
+    };
+    Some(format!("{answer}\n{}", cut_to_weight(&subject, limit)))
+}
+
+/// Returns true if the user has rejected the call of this result.
+pub(in crate::turn) fn is_rejected(result: &ToolMessage) -> bool {
+    !result.ok && result.text.starts_with(&ToolRefusal::rejected().for_model)
 }
 
 /// Quotes the texts up to this weight, and at least the first. Returns what is left of the weight.
@@ -272,7 +283,7 @@ fn quotes<'a>(texts: impl Iterator<Item = &'a String>, mut left: u64) -> (Vec<St
         if !quotes.is_empty() && quote_weight(text) > left {
             break;
         }
-        quotes.push(quote(text, left));
+        quotes.push(format!("{USER_HEAD}{}", cut_to_weight(text, left)));
         left = left.saturating_sub(quote_weight(text));
     }
     (quotes, left)
@@ -280,10 +291,6 @@ fn quotes<'a>(texts: impl Iterator<Item = &'a String>, mut left: u64) -> (Vec<St
 
 fn quote_weight(text: &str) -> u64 {
     text_weight(text) + USER_HEAD.len() as u64
-}
-
-fn quote(text: &str, limit: u64) -> String {
-    format!("{USER_HEAD}{}", cut_to_weight(text, limit))
 }
 
 /// Returns the words of the user that an earlier replacement quotes, and those in this message.
@@ -296,7 +303,7 @@ fn user_words_in(message: &Message) -> (Vec<String>, Option<String>) {
             PromptPart::Context(_) => {}
             PromptPart::Resource { uri, .. } => said.push_str(&format!("[attached: {uri}]")),
             part => match left_out_note(part) {
-                Some(note) => said.push_str(note),
+                Some(note) => said.push_str(&note),
                 None => render_part(part, &mut said),
             },
         }
@@ -320,7 +327,11 @@ const MAX_ERROR_BYTES: usize = 300;
 /// The tool whose paths are the files that were read.
 const READ_TOOL: &str = "read_file";
 /// The tool with which a plan is shown to the user.
-const PLAN_TOOL: &str = "exit_plan";
+pub(super) const PLAN_TOOL: &str = "exit_plan";
+/// The tool that loads a skill.
+pub(super) const SKILL_TOOL: &str = "skill";
+/// The tool with which the user is asked something.
+pub(super) const QUESTION_TOOL: &str = "ask_user";
 
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
 /// longer gets, and `kept` those after them.
@@ -343,7 +354,8 @@ pub(super) async fn gather_facts(
     }
     let helpers = env.helpers.in_background();
     list("Helpers at work in the background, whose answers you get: ", &helpers, &mut text);
-    list("Skills in use; load them again: ", &env.skills.loaded_names(), &mut text);
+    let skills = named_by_calls(old, SKILL_TOOL, ["name", "skill"]);
+    list("Skills in use; load them again: ", &skills, &mut text);
     for error in open_errors(old, kept) {
         let words = text::clip_middle(&escape_hidden_line(&error.text), MAX_ERROR_BYTES);
         text.push_str(&format!("Not solved yet: {} failed: {words}\n", error.name));
@@ -408,23 +420,28 @@ fn list(start: &str, items: &[String], text: &mut String) {
 /// The files that the model has read, the newest last. Files from an earlier compaction come first.
 fn files_read(old: &[Arc<Message>]) -> Vec<String> {
     let earlier = old.first().and_then(|message| files_read_before(message)).unwrap_or_default();
+    let new = named_by_calls(old, READ_TOOL, ["path", "paths"]);
     let mut files: Vec<String> = earlier.split(", ").map(str::to_owned).collect();
-    for message in old {
-        let Some(answer) = message.as_assistant() else { continue };
-        for call in answer.calls.iter().filter(|call| call.name == READ_TOOL) {
-            let Arguments::Object(arguments) = &call.arguments else { continue };
-            let one = arguments.get("path").and_then(|value| value.as_str());
-            let paths = arguments.get("paths").and_then(|value| value.as_array());
-            let more = paths.into_iter().flatten().filter_map(|value| value.as_str());
-            for path in one.into_iter().chain(more) {
-                let path = escape_hidden_line(path);
-                files.retain(|known| *known != path);
-                files.push(path);
+    files.retain(|file| !file.is_empty() && !new.contains(file));
+    files.extend(new);
+    files.split_off(files.len().saturating_sub(MAX_FILES))
+}
+
+/// The texts in these arguments of the tool's calls, or in lists there: each once, the newest last.
+fn named_by_calls(old: &[Arc<Message>], tool: &str, arguments: [&str; 2]) -> Vec<String> {
+    let mut names = Vec::new();
+    let answers = old.iter().filter_map(|message| message.as_assistant());
+    for call in answers.flat_map(|answer| &answer.calls).filter(|call| call.name == tool) {
+        let Arguments::Object(object) = &call.arguments else { continue };
+        for value in arguments.iter().filter_map(|argument| object.get(*argument)) {
+            let several = value.as_array().map_or(slice::from_ref(value), Vec::as_slice);
+            for name in several.iter().filter_map(|one| one.as_str()).map(escape_hidden_line) {
+                names.retain(|known| *known != name);
+                names.push(name);
             }
         }
     }
-    files.retain(|file| !file.is_empty());
-    files.split_off(files.len().saturating_sub(MAX_FILES))
+    names
 }
 
 /// The prompts whose file changes the user has undone.
@@ -443,11 +460,13 @@ fn open_errors<'a>(old: &'a [Arc<Message>], kept: &'a [Arc<Message>]) -> Vec<&'a
     // A result that comes after counts instead of those of the same tool before.
     let later = kept.iter().filter_map(|message| message.as_tool());
     let mut known: HashSet<_> = later.map(|result| &result.name).collect();
-    newest.filter(|result| known.insert(&result.name) && !result.ok).collect()
+    newest.filter(|one| known.insert(&one.name) && !one.ok && !is_rejected(one)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use turnwright_types::message::{AssistantMessage, Media, ToolCall};
 
@@ -597,6 +616,36 @@ mod tests {
     }
 
     #[test]
+    fn answers_to_questions_and_rejections_survive_any_number_of_compactions() {
+        let rejection = ToolRefusal::rejected().for_model;
+        let mut messages = vec![prompt("Release it.")];
+        for (id, name, arguments, ok, text) in [
+            ("1", QUESTION_TOOL, json!({ "question": "Which branch?" }), true, "next\n(or v2)"),
+            ("2", QUESTION_TOOL, json!({ "question": "Why?" }), false, "No answer."),
+            ("3", "exec", json!({ "command": "git push" }), false, rejection.as_str()),
+            ("4", "exec", json!({ "command": "git tag" }), true, "done"),
+        ] {
+            let call = ToolCall::new(id, "p", name, arguments);
+            let mut result = named_result(name, ok);
+            let Message::Tool(tool) = Arc::make_mut(&mut result) else { panic!("no result") };
+            tool.call = id.into();
+            text.clone_into(&mut tool.text);
+            let asking = Message::Assistant(AssistantMessage::new("m", "", vec![call]));
+            messages.extend([Arc::new(asking), result]);
+        }
+        let pushed = format!("{rejection}\nexec {{\"command\":\"git push\"}}");
+        for _ in 0..3 {
+            let new = replacement(&messages, &limits(2_000), None, Some("So far."), "Mode: ask");
+            let text = new.render();
+            for said in ["next\n(or v2)\nWhich branch?", pushed.as_str()] {
+                assert!(text.contains(&format!("The user said earlier:\n{said}\n")), "{text}");
+            }
+            assert!(!text.contains("Why?") && !text.contains("git tag"), "{text}");
+            messages = vec![Arc::new(Message::User(new)), answer("b", 0)];
+        }
+    }
+
+    #[test]
     fn what_the_first_prompt_brought_is_kept_without_its_mode() {
         let context = "Working folder: /w\nMode: ask (asks)\n".to_owned();
         let parts = vec![PromptPart::Text("hi".to_owned()), PromptPart::Context(context)];
@@ -623,7 +672,7 @@ mod tests {
             let new = replacement(&messages, &limits, Some(at), Some("So far."), "Mode: ask");
             let own: Vec<_> =
                 new.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_))).collect();
-            let left_out = PromptPart::Text(PICTURE_LEFT_OUT.to_owned());
+            let left_out = PromptPart::Text("[image left out to save room]".to_owned());
             assert_eq!(own, [&open.parts[0], &open.parts[1], &left_out]);
             let text = new.render();
             assert!(text.contains("The user said earlier:\nNever touch b.txt."), "{text}");
@@ -690,6 +739,14 @@ mod tests {
     }
 
     #[test]
+    fn a_skill_is_in_use_whichever_process_has_loaded_it() {
+        let call = ToolCall::new("c", "p", SKILL_TOOL, json!({ "name": "release" }));
+        let asking = Message::Assistant(AssistantMessage::new("m", "", vec![call]));
+        let old = [Arc::new(asking)];
+        assert_eq!(named_by_calls(&old, SKILL_TOOL, ["name", "skill"]), ["release"]);
+    }
+
+    #[test]
     fn an_error_is_open_until_the_tool_succeeds() {
         let table: [(&[bool], &[bool], usize); 4] = [
             (&[false, false], &[], 1),
@@ -707,5 +764,9 @@ mod tests {
             assert_eq!(open.len(), expected, "{open:?}");
             assert!(open.iter().all(|error| error.name == "exec"));
         }
+        let mut rejected = named_result("exec", false);
+        let Message::Tool(tool) = Arc::make_mut(&mut rejected) else { panic!("no result") };
+        tool.text = ToolRefusal::rejected().for_model;
+        assert!(open_errors(&[rejected], &[]).is_empty());
     }
 }

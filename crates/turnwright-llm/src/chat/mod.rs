@@ -115,6 +115,10 @@ fn write_parameters(body: &mut Vec<u8>, style: &RequestStyle<'_>, request: &Requ
         fields.insert(name.to_owned(), limit.into());
     }
     fields.extend(effort_field(quirks.effort, request.effort));
+    let with_levels = [EffortDialect::ThinkingLevels, EffortDialect::EnableLevels];
+    if with_levels.contains(&quirks.effort) && request.effort != ReasoningEffort::None {
+        fields.extend(effort_field(EffortDialect::ReasoningEffort, request.effort));
+    }
     fields.extend(style.file_parser(request));
     if quirks.tool_stream && !style.tools.is_empty() {
         fields.insert("tool_stream".to_owned(), true.into());
@@ -135,7 +139,7 @@ fn effort_field(dialect: EffortDialect, effort: ReasoningEffort) -> Option<(Stri
     let is_on = effort != ReasoningEffort::None;
     let on_off = |on: &str| json!({ "type": if is_on { on } else { "disabled" } });
     match (dialect, effort) {
-        (EffortDialect::ThinkingKept, _) => {
+        (EffortDialect::ThinkingKept | EffortDialect::ThinkingLevels, _) => {
             let mut thinking = on_off("enabled");
             if is_on {
                 // Reasoning of earlier turns is kept, because it is sent back (C.3 #10).
@@ -152,7 +156,9 @@ fn effort_field(dialect: EffortDialect, effort: ReasoningEffort) -> Option<(Stri
         (EffortDialect::ReasoningEnabled, _) => field("reasoning", json!({ "enabled": is_on })),
         (EffortDialect::Thinking, _) => field("thinking", on_off("enabled")),
         (EffortDialect::ThinkingAdaptive, _) => field("thinking", on_off("adaptive")),
-        (EffortDialect::EnableThinking, _) => field("enable_thinking", is_on.into()),
+        (EffortDialect::EnableThinking | EffortDialect::EnableLevels, _) => {
+            field("enable_thinking", is_on.into())
+        }
         (EffortDialect::TemplateThinking, _) => {
             field("chat_template_kwargs", json!({ "enable_thinking": is_on }))
         }

@@ -76,6 +76,19 @@ fn calls_of_an_answer_that_ends_at_a_limit_are_cut_whatever_the_server_says() {
     }
 }
 
+#[test]
+fn the_word_of_gemini_for_a_malformed_call_counts_behind_openrouter() {
+    for (reason, native) in [("error", "MALFORMED_FUNCTION_CALL"), ("stop", "UNEXPECTED_TOOL_CALL")]
+    {
+        let delta = json!({ "content": ",patch:true})" });
+        let ends = json!({ "finish_reason": reason, "native_finish_reason": native });
+        let events = [json!({ "delta": delta }), ends]
+            .map(|choice| format!("data: {}\n\n", json!({ "choices": [choice] })));
+        let error = receive(events.iter().map(String::as_bytes)).1.unwrap_err();
+        assert!(error.is_reply_specific(), "{error}");
+    }
+}
+
 /// ellmer#822: Databricks.
 #[test]
 fn parts_that_are_called_reasoning_are_no_answer() {

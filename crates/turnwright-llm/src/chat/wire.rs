@@ -68,6 +68,9 @@ pub(super) struct Choice<'a> {
     /// Gemini's native spelling, which older versions of its compatibility layer pass through.
     #[serde(borrow, rename = "finishReason")]
     finish_reason_camel: TolerantText<'a>,
+    /// The provider's own word at OpenRouter.
+    #[serde(borrow)]
+    native_finish_reason: TolerantText<'a>,
     error: Option<Value>,
     /// Azure reports the results of its content filter here.
     #[serde(rename = "content_filter_results")]
@@ -79,9 +82,11 @@ pub(super) struct Choice<'a> {
 impl Choice<'_> {
     /// The finish reason, empty while the reply is incomplete.
     pub(super) fn finish(&self) -> &str {
-        match self.finish_reason.text.trim() {
-            "" | "null" => self.finish_reason_camel.text.trim(),
-            reason => reason,
+        match (self.finish_reason.text.trim(), self.native_finish_reason.text.trim()) {
+            ("" | "null", _) => self.finish_reason_camel.text.trim(),
+            // OpenRouter itself says `error` or `stop`.
+            (_, native @ ("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL")) => native,
+            (reason, _) => reason,
         }
     }
 }

@@ -161,9 +161,12 @@ fn lacks_model(text: &str, is_vague: bool) -> bool {
 fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
     let is_lasting = !has_retry_delay
         || has_any(text, &["insufficient_quota", "limit: 0", "perday", "long context"]);
-    // Alibaba's limits per minute, and Cerebras's. LiteLLM calls everything that it relays a `throttling_error`.
-    let is_momentary =
-        has_any(text, &["throttling.", "allocated quota exceeded", "per minute limit exceeded"]);
+    // Alibaba's limits per minute, Cerebras's, and those of gateways in Chinese. LiteLLM calls everything that it
+    // relays a `throttling_error`.
+    let is_momentary = has_any(
+        text,
+        &["throttling.", "allocated quota exceeded", "minute limit exceeded", "每分钟"],
+    );
     // The limits of Alibaba's plans.
     let plans = ["hour allocated quota", "week allocated quota", "month allocated quota"];
     has_any(text, &plans) || has_listed(text, QUOTA) && is_lasting && !is_momentary
@@ -200,7 +203,8 @@ const QUOTA: &str = include_str!("phrases/quota.txt");
 const REFUSED: &str = include_str!("phrases/refused.txt");
 
 /// The server failed to parse the model's call, LM Studio loads the model with the next request, OpenRouter sent
-/// Gemini's signature to another of its two servers, which does not know it, or Bedrock's or TGI's model failed (424).
+/// Gemini's signature to another of its two servers, which does not know it, Bedrock's or TGI's model failed (424), or
+/// OpenAI is overloaded.
 const TRY_AGAIN: &str = include_str!("phrases/try_again.txt");
 
 /// The model exists, and cannot take such requests.

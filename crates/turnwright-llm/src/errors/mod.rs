@@ -110,7 +110,7 @@ pub enum LlmError {
 }
 
 /// Server messages that need an explanation (C.5).
-const HINTS: [(&str, &str); 15] = [
+const HINTS: [(&str, &str); 17] = [
     ("does not support tools", "The agent needs tools: choose another model"),
     ("support tool use", "The agent needs tools: choose another model"),
     ("--enable-auto-tool-choice", "Start vLLM with both options"),
@@ -131,7 +131,13 @@ const HINTS: [(&str, &str); 15] = [
         "Set `window = 200000` for the model in the settings, or choose another model",
     ),
     ("oad model", "Look into the log of the server, or choose another model"),
+    // z.ai and Zhipu.
+    ("no resource package", CODING_PLAN),
+    ("无可用资源包", CODING_PLAN),
 ];
+
+const CODING_PLAN: &str = "If the key is that of a Coding Plan, the base URL must end in `/api/coding/paas/v4`. \
+                           Otherwise add credit";
 
 const FIREWALL: &str = "A firewall has answered in place of the server, so this is not about the key: try another \
                         network, or ask who runs the server";

@@ -15,15 +15,7 @@ const ONE_IMAGE_PHRASES: &str = include_str!("phrases/one_image.txt");
 
 /// The words for images and PDF files in refusals: in English, in MiniMax's messages, in Chinese, and as the place of
 /// the image in the request.
-const IMAGE_WORDS: &[&str] = &[
-    "image",
-    "media exceeds",
-    "图片",
-    "content.type",
-    "should be a valid string",
-    "pdf",
-    "file_data",
-];
+const IMAGE_WORDS: &str = include_str!("phrases/image_words.txt");
 
 /// The places of other fields, whose refusals read like those of images.
 const OTHER_FIELDS: &[&str] = &["tools", "function", "tool_call", "'name'", "'model'"];
@@ -35,8 +27,7 @@ const NO_IMAGES_PHRASES: &str = include_str!("phrases/no_images.txt");
 const NO_FILES_PHRASES: &str = include_str!("phrases/no_files.txt");
 
 /// Phrases that leave no doubt that the server accepts no images.
-const CERTAINLY_NO_IMAGES_PHRASES: &[&str] =
-    &["at most 0 image", "not support", "not a multimodal"];
+const CERTAINLY_NO_IMAGES: &[&str] = &["at most 0 image", "not support", "not a multimodal"];
 
 /// Phrases about the number of images in a request.
 const MANY_IMAGES_PHRASES: &[&str] =
@@ -76,7 +67,7 @@ impl LlmError {
     pub fn is_about_one_image(&self) -> bool {
         self.image_refusal().is_some_and(|message| {
             has_listed(&message, ONE_IMAGE_PHRASES)
-                && !has_any(&message, CERTAINLY_NO_IMAGES_PHRASES)
+                && !has_any(&message, CERTAINLY_NO_IMAGES)
                 && !has_listed(&message, NO_FILES_PHRASES)
         })
     }
@@ -105,7 +96,7 @@ impl LlmError {
         self.refusal().filter(|message| {
             let is_other =
                 message.contains("should be a valid string") && has_any(message, OTHER_FIELDS);
-            !is_other && has_any(message, IMAGE_WORDS)
+            !is_other && has_listed(message, IMAGE_WORDS)
         })
     }
 
@@ -121,6 +112,17 @@ impl LlmError {
 /// Returns true if the body says only that the server has failed.
 pub(crate) fn is_bare_failure(body: &str) -> bool {
     BARE_FAILURES.contains(&body.trim())
+}
+
+/// Pairs of hosts of one provider, at each of which only its own keys work.
+const SITES: &str = "api.moonshot.ai api.moonshot.cn api.minimax.io api.minimaxi.com api.z.ai open.bigmodel.cn \
+                     dashscope-intl.aliyuncs.com dashscope.aliyuncs.com";
+
+/// Returns the host of the provider's other site, if this one is only for its own keys.
+pub(crate) fn other_site(host: &str) -> Option<&'static str> {
+    let sites: Vec<_> = SITES.split(' ').collect();
+    let place = sites.iter().position(|site| *site == host)?;
+    Some(sites[place ^ 1])
 }
 
 /// Returns the advice about a refused key that is not the user's own.
@@ -156,11 +158,8 @@ fn domain(name: &str) -> &str {
 
 /// The overflow error with the sizes found in the error's body or in its lower-case message.
 pub(crate) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
-    let limit = if is_minute_limit(text) {
-        None
-    } else {
-        find_tokens(body, text, "n_ctx", text::list_entries(LIMIT_PHRASES))
-    };
+    let found = find_tokens(body, text, "n_ctx", text::list_entries(LIMIT_PHRASES));
+    let limit = found.filter(|_| !is_minute_limit(text));
     let used = find_tokens(body, text, "n_prompt_tokens", text::list_entries(USED_PHRASES));
     ErrorKind::ContextOverflow { limit, used }
 }
@@ -203,6 +202,19 @@ fn number_after(text: &str, phrase: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// opencode#12671, litellm#25479: the plan was paid for.
+    #[test]
+    fn the_key_of_a_coding_plan_at_the_usual_address_is_told_as_such() {
+        let messages = [
+            "Insufficient balance or no resource package. Please recharge.",
+            "余额不足或无可用资源包,请充值。",
+        ];
+        for message in messages {
+            let text = super::super::with_advice(message, ErrorKind::Quota, None, None);
+            assert!(text.contains("must end in `/api/coding/paas/v4`"), "{text}");
+        }
+    }
 
     #[test]
     fn a_broken_image_is_distinguished_from_missing_image_support() {

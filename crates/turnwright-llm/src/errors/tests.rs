@@ -9,7 +9,9 @@ use serde_json::json;
 use super::error_body::{self, ErrorReport};
 use crate::ErrorKind;
 
+mod chinese;
 mod overflows;
+mod plain_words;
 
 fn parse(body: &str, status: Option<u16>, header_delay: Option<Duration>) -> ErrorReport {
     error_body::parse(body, status, header_delay, SystemTime::UNIX_EPOCH)

@@ -57,7 +57,7 @@ pub struct Endpoint {
     /// Advice on a key that the server refuses, for messages.
     pub(super) key_advice: Option<String>,
     client: OnceCell<Client>,
-    /// True if the base URL has no path, and the API was found below `/v1`.
+    /// True if the base URL has no version, and the API was found below `/v1`.
     has_version_path: AtomicBool,
     /// True once the server has answered anything.
     has_answered: AtomicBool,
@@ -97,18 +97,16 @@ impl Endpoint {
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
             .ok_or_else(|| LlmError::Config(NOT_A_URL.to_owned()))?;
+        let host = base.host_str().unwrap_or_default();
         if key.as_ref().is_some_and(|key| bearer_value(key).is_none()) {
             return Err(LlmError::Config(format!(
-                "The key for {} contains invalid characters. Paste it again without spaces or \
-                 line breaks",
-                base.host_str().unwrap_or_default()
+                "The key for {host} contains invalid characters. Paste it again without spaces or line breaks"
             )));
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(LlmError::Config(format!(
-                "The base URL for {} contains a user name or a password, which would be shown \
-                 and logged. Set `key_env`, `key_file` or `headers` instead",
-                base.host_str().unwrap_or_default()
+                "The base URL for {host} contains a user name or a password, which would be shown and \
+                 logged. Set `key_env`, `key_file` or `headers` instead"
             )));
         }
         let base = complete_azure_url(base);
@@ -143,7 +141,9 @@ impl Endpoint {
     /// Sets the advice in errors about a refused key, such as where the key comes from.
     #[must_use]
     pub fn with_key_advice(mut self, advice: Option<String>) -> Endpoint {
-        self.key_advice = advice;
+        let other = refusals::other_site(&self.host()).filter(|_| self.key.is_some());
+        let more = other.map(|site| format!(". A key of {site} needs a `base_url` there"));
+        self.key_advice = advice.map(|advice| advice + &more.unwrap_or_default());
         self
     }
 
@@ -222,7 +222,8 @@ impl Endpoint {
         let is_corrected = self.has_version_path.load(Ordering::Relaxed);
         is_corrected.then(|| {
             let mut corrected = self.base.clone();
-            corrected.set_path(VERSION_PATH);
+            corrected
+                .set_path(&format!("{}{VERSION_PATH}", self.base.path().trim_end_matches('/')));
             corrected.into()
         })
     }
@@ -246,8 +247,8 @@ impl Endpoint {
     }
 
     /// Sends a request. `send` gets the path that was found to be missing between the base URL and the paths
-    /// of the API. If a base URL without a path has no such API, it is sent once more, to the same host below
-    /// `/v1`. If it is not there either, the first error counts.
+    /// of the API. If a base URL without a version has no such API, it is sent once more, below `/v1` of the same
+    /// path. If it is not there either, the first error counts.
     async fn with_version<T, F: Future<Output = Result<T, LlmError>>>(
         &self,
         send: impl Fn(&'static str) -> F,
@@ -259,7 +260,7 @@ impl Endpoint {
             Err(error)
                 if error.kind() == ErrorKind::UrlNotFound
                     && matches!(error.status(), Some(404 | 405))
-                    && matches!(self.base.path(), "" | "/") =>
+                    && lacks_version(&self.base) =>
             {
                 error
             }
@@ -511,6 +512,12 @@ fn build_client(is_https: bool) -> reqwest::Result<Client> {
     turnwright_http::build_client(builder, is_https)
 }
 
+/// Returns true if no part of the path is a version, such as `v1` or `v1beta`.
+fn lacks_version(base: &Url) -> bool {
+    let mut numbered = base.path().split('/').filter_map(|part| part.strip_prefix('v'));
+    !numbered.any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
 /// The body of a response.
 #[derive(Debug)]
 pub(super) struct ReplyBody {
@@ -732,6 +739,25 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(30), are_closed).await.unwrap();
         assert!(open.load(Ordering::SeqCst) > 0, "the next request needs no new connection");
+    }
+
+    #[test]
+    fn a_refused_key_may_be_that_of_the_other_site_of_the_provider() {
+        for (base, site) in [
+            ("https://api.moonshot.ai/v1", "A key of api.moonshot.cn needs"),
+            ("https://open.bigmodel.cn/api/paas/v4", "A key of api.z.ai needs"),
+            ("https://dashscope.aliyuncs.com/v1", "A key of dashscope-intl.aliyuncs.com needs"),
+            ("https://api.deepseek.com/v1", ""),
+        ] {
+            let advise = |key: Option<&str>| {
+                let endpoint = Endpoint::new(base, key.map(Secret::from)).unwrap();
+                endpoint.with_key_advice(Some("Check it".to_owned())).key_advice.unwrap()
+            };
+            let advice = advise(Some("sk-1"));
+            assert!(advice.starts_with("Check it") && advice.contains(site), "{advice}");
+            assert_eq!(advice == "Check it", site.is_empty(), "{advice}");
+            assert_eq!(advise(None), "Check it");
+        }
     }
 
     #[test]

@@ -314,8 +314,12 @@ const LEARNING_RULES: &[LearningRule] = &[
     rule("encrypted_content | encrypted content | compaction blob", |_, _| NONE.encrypted(false)),
     // Before the other rules about reasoning: these match the field name after a dot or an index.
     rule("reasoning_split", |_, _| NONE.reasoning_split(false)),
-    rule("reasoning_effort | reasoningeffort | reasoning.effort", |_, _| {
-        NONE.effort(EffortDialect::None)
+    rule("reasoning_effort | reasoningeffort | reasoning.effort", |_, quirks| {
+        NONE.effort(match quirks.effort {
+            EffortDialect::ThinkingLevels => EffortDialect::ThinkingKept,
+            EffortDialect::EnableLevels => EffortDialect::EnableThinking,
+            _ => EffortDialect::None,
+        })
     }),
     rule("reasoning_details | thinking_blocks", |_, _| NONE.details(false)),
     rule("reasoning_content | messages & reasoning", |message, _| {

@@ -172,10 +172,14 @@ quirk_values! {
         Thinking,
         /// Like `Thinking`, but always sent, and asking to keep earlier reasoning (C.3 #10).
         ThinkingKept,
+        /// Like `ThinkingKept`, with the effort in `reasoning_effort` beside it.
+        ThinkingLevels,
         /// `thinking: {"type": "adaptive"}`.
         ThinkingAdaptive,
         /// `enable_thinking: true`.
         EnableThinking,
+        /// Like `EnableThinking`, with the effort in `reasoning_effort` beside it.
+        EnableLevels,
         /// `chat_template_kwargs: {"enable_thinking": true}`.
         TemplateThinking,
     }

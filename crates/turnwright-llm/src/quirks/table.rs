@@ -8,7 +8,7 @@ use super::{
 use turnwright_types::text;
 
 /// A row applies at hosts that end with one of `hosts`, or at all if there are none, to models whose name
-/// contains one of `models` as a whole word, or to all if there are none. A text there is one word, or a
+/// contains one of `models` as a whole word, or to all if there are none. A text in either is one entry, or a
 /// list with one a line.
 struct TableRow {
     hosts: &'static [&'static str],
@@ -26,7 +26,8 @@ const fn row(
 
 impl TableRow {
     fn is_at(&self, host: &str) -> bool {
-        self.hosts.is_empty() || self.hosts.iter().any(|domain| is_host(host, domain))
+        let mut domains = self.hosts.iter().copied().flat_map(text::list_entries);
+        self.hosts.is_empty() || domains.any(|domain| is_host(host, domain))
     }
 
     /// Returns true if the row applies to a model with this name, in lower case.
@@ -40,6 +41,9 @@ const NONE: QuirkPatch = QuirkPatch::NONE;
 const OPENAI: &[&str] = &["api.openai.com"];
 /// Hosts where each machine has its own cache. With a key, the requests of a conversation reach the same machine.
 const WITH_KEYS: &[&str] = &["moonshot.ai", "moonshot.cn", "kimi.com", "fireworks.ai"];
+/// Hosts that always send reasoning in a field of its own.
+const SPLIT: &[&str] = &["openrouter.ai", "fireworks.ai", "together.xyz", "together.ai"];
+const ALIBABA: &str = include_str!("table/hosts_of_alibaba.txt");
 /// The hosts of models of Alibaba, which are cached for certain only if they are marked.
 const WITH_MARKS: &[&str] = &["openrouter.ai", "opencode.ai", "aliyuncs.com"];
 const MARKED: &[&str] = &["claude", include_str!("table/models_of_alibaba.txt")];
@@ -59,11 +63,11 @@ const ROWS: &[TableRow] = &[
     // OpenAI's reasoning models, wherever they are served under these names (C.4 #2).
     row(
         &[],
-        &["gpt-5", "o1", "o3", "o4-mini", "o3-mini", "o1-mini"],
+        &["gpt-5", "gpt-6", "o1", "o3", "o4-mini", "o3-mini", "o1-mini"],
         NONE.limit(OutputLimitField::MaxCompletionTokens).effort(EffortDialect::ReasoningEffort),
     ),
     // Trained to edit with patches.
-    row(&[], &["gpt-5", "codex"], NONE.patches(true)),
+    row(&[], &["gpt-5", "gpt-6", "codex"], NONE.patches(true)),
     row(&[], &["o1-mini", "o1-preview", "gpt-5-chat"], NONE.effort(EffortDialect::None)),
     row(&[], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
     // Their chat templates keep the reasoning between the calls of a turn (C.3 #14).
@@ -81,6 +85,7 @@ const ROWS: &[TableRow] = &[
     row(&[], &["moonshot-v1"], NONE.effort(EffortDialect::None).ids(CallIdFormat::Verbatim)),
     // C.3 #10.
     row(&[], &["glm"], NONE.echo(ReasoningEcho::Always).effort(EffortDialect::ThinkingKept)),
+    row(&[], &["glm-5.2", "glm-5.3"], NONE.effort(EffortDialect::ThinkingLevels)),
     // C.3 #6, #7.
     row(
         &[],
@@ -102,7 +107,7 @@ const ROWS: &[TableRow] = &[
     // Only what is marked is cached (C.4 #23), and arguments have plain names, behind any gateway.
     row(
         &[],
-        &["claude-opus", "claude-sonnet", "claude-haiku", "claude-fable", "claude-3"],
+        &[include_str!("table/models_of_anthropic.txt")],
         NONE.cache(CacheHint::Marks).names(false),
     ),
     // Small models and broken chat templates: leaked calls are run (C.2 #21). Some are distilled from Claude
@@ -126,7 +131,7 @@ const ROWS: &[TableRow] = &[
     // C.2 #10.
     row(&[], &["claude"], NONE.ids(CallIdFormat::Safe)),
     // Hosts.
-    row(OPENAI, &["gpt-4o", "gpt-4.1", "gpt-5", "o1", "o3", "o4-mini"], NONE.files(true)),
+    row(OPENAI, &["gpt-4o", "gpt-4.1", "gpt-5", "gpt-6", "o1", "o3", "o4-mini"], NONE.files(true)),
     row(OPENAI, &["gpt-4o-audio", "o1-mini", "o1-preview", "o3-mini"], NONE.files(false)),
     row(
         OPENAI,
@@ -142,11 +147,10 @@ const ROWS: &[TableRow] = &[
             .ids(CallIdFormat::Safe)
             .key(KeyHeader::ApiKey),
     ),
-    row(
-        &["openrouter.ai"],
-        &[],
-        NONE.effort(EffortDialect::Reasoning).echo(ReasoningEcho::Same).reasoning_split(false),
-    ),
+    row(SPLIT, &[], NONE.reasoning_split(false)),
+    row(&["openrouter.ai", "api.fireworks.ai"], &[], NONE.echo(ReasoningEcho::Same)),
+    row(&["openrouter.ai"], &[], NONE.effort(EffortDialect::Reasoning)),
+    row(&["api.fireworks.ai"], &[], NONE.effort(EffortDialect::ReasoningEffort)),
     // The requirements of the provider behind OpenRouter apply (C.3 #9).
     row(
         &["openrouter.ai"],
@@ -157,16 +161,8 @@ const ROWS: &[TableRow] = &[
     // Azure refuses a key with other models.
     row(&["azure.com", "azure.us"], &["gpt-5", "gpt-6"], NONE.cache(CacheHint::Key)),
     row(WITH_MARKS, MARKED, NONE.cache(CacheHint::Marks)),
-    row(
-        &[
-            "dashscope.aliyuncs.com",
-            "dashscope-intl.aliyuncs.com",
-            "dashscope-us.aliyuncs.com",
-            "modelscope.cn",
-        ],
-        &[],
-        NONE.effort(EffortDialect::EnableThinking),
-    ),
+    row(&[ALIBABA, "modelscope.cn"], &[], NONE.effort(EffortDialect::EnableThinking)),
+    row(&[ALIBABA], &["qwen3.8"], NONE.effort(EffortDialect::EnableLevels)),
     row(&["z.ai", "bigmodel.cn"], &[], NONE.tool_stream(true)),
     // These reject every unknown field (C.3 #12, C.4 #20).
     row(
@@ -179,18 +175,7 @@ const ROWS: &[TableRow] = &[
     ),
     row(&["api.groq.com"], &[], NONE.effort(EffortDialect::None)),
     row(&["api.groq.com"], &["gpt-oss"], NONE.effort(EffortDialect::ReasoningEffort)),
-    row(
-        &["api.together.xyz", "api.together.ai"],
-        &[],
-        NONE.effort(EffortDialect::ReasoningEnabled).reasoning_split(false),
-    ),
-    row(
-        &["api.fireworks.ai"],
-        &[],
-        NONE.effort(EffortDialect::ReasoningEffort)
-            .echo(ReasoningEcho::Same)
-            .reasoning_split(false),
-    ),
+    row(&["together.xyz", "together.ai"], &[], NONE.effort(EffortDialect::ReasoningEnabled)),
     // C.4 #3: support varies by model, and changes.
     row(&["api.x.ai"], &["grok-3-mini"], NONE.effort(EffortDialect::ReasoningEffort)),
     // Chat Completions loses their reasoning, which is encrypted.
@@ -266,6 +251,7 @@ mod tests {
             ("litellm.example:4000", "claude-sonnet-4-5", CacheHint::Marks),
             ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", CacheHint::Marks),
             ("openrouter.ai", "anthropic/claude-haiku-4.5", CacheHint::Marks),
+            ("openrouter.ai", "anthropic/claude-mythos-5.1", CacheHint::Marks),
             ("api.anthropic.com", "claude-sonnet-4-5", CacheHint::Auto),
             ("api.githubcopilot.com", "claude-opus-4.8", CacheHint::Auto),
             ("localhost", "qwen3.5-27b-claude-opus-distill", CacheHint::Auto),
@@ -314,6 +300,7 @@ mod tests {
         for (host, model, names) in [
             ("api.anthropic.com", "claude-sonnet-4-5", false),
             ("localhost", "bedrock/us.anthropic.claude-opus-4-8-v1:0", false),
+            ("localhost", "claude-mythos-5", false),
             ("localhost", "qwen3.5-27b-claude-opus-distill", true),
             ("api.openai.com", "gpt-5", true),
         ] {
@@ -331,6 +318,51 @@ mod tests {
             ("localhost", "gpt-4o", false),
         ] {
             assert_eq!(Quirks::lookup(host, model).files, files, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn gpt_6_is_asked_like_gpt_5() {
+        for (host, older, newer) in [
+            ("api.openai.com", "gpt-5.6-sol", "gpt-6-astra"),
+            ("x.openai.azure.com", "gpt-5.6-sol", "gpt-6-sol"),
+            ("openrouter.ai", "openai/gpt-5.6", "openai/gpt-6-astra"),
+            ("api.githubcopilot.com", "gpt-5.6-sol", "gpt-6-sol"),
+        ] {
+            let quirks = Quirks::lookup(host, newer);
+            assert_eq!(quirks, Quirks::lookup(host, older), "{newer} at {host}");
+            assert!(quirks.patches && quirks.supports_effort(), "{newer} at {host}");
+        }
+    }
+
+    #[test]
+    fn reasoning_is_switched_at_each_of_alibabas_hosts() {
+        for (host, model, effort) in [
+            ("dashscope-intl.aliyuncs.com", "qwen3.7-plus", EffortDialect::EnableThinking),
+            ("ws-1.eu-central-1.maas.aliyuncs.com", "qwen3.7-plus", EffortDialect::EnableThinking),
+            ("token-plan.cn-beijing.maas.aliyuncs.com", "glm-5.2", EffortDialect::EnableThinking),
+            ("modelscope.cn", "Qwen/Qwen3.6-27B", EffortDialect::EnableThinking),
+            // The customers of Alibaba run vLLM there.
+            ("1.cn-shanghai.pai-eas.aliyuncs.com", "Qwen3.8-27B", EffortDialect::TemplateThinking),
+            ("1.cn-shanghai.pai-eas.aliyuncs.com", "gpt-oss-120b", EffortDialect::ReasoningEffort),
+            ("1.cn-shanghai.pai-eas.aliyuncs.com", "qwen3-coder", EffortDialect::None),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
+        }
+    }
+
+    #[test]
+    fn newer_models_of_zhipu_and_alibaba_have_efforts_beside_the_switch() {
+        for (host, model, effort) in [
+            ("api.z.ai", "glm-5.3", EffortDialect::ThinkingLevels),
+            ("localhost", "zai-org/GLM-5.2-FP8", EffortDialect::ThinkingLevels),
+            ("open.bigmodel.cn", "glm-5.1", EffortDialect::ThinkingKept),
+            ("openrouter.ai", "z-ai/glm-5.3", EffortDialect::Reasoning),
+            ("api.fireworks.ai", "glm-5.2", EffortDialect::ReasoningEffort),
+            ("dashscope.aliyuncs.com", "qwen3.8-flash", EffortDialect::EnableLevels),
+            ("localhost", "Qwen/Qwen3.8-27B", EffortDialect::TemplateThinking),
+        ] {
+            assert_eq!(Quirks::lookup(host, model).effort, effort, "{model} at {host}");
         }
     }
 

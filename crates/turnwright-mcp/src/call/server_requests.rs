@@ -192,7 +192,7 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         None => format!("{SERVER_ASKS}{server} asks: {asked}"),
     };
     let mut shown = Value::Object(schema.clone());
-    escape_texts(&mut shown);
+    make_showable(&mut shown);
     let address = page.as_ref().map(Url::to_string);
     let form = ServerForm {
         call: call.call.clone(),
@@ -296,20 +296,25 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
 }
 
 /// Escapes hidden characters in titles and descriptions. Names and values stay as they are, because the
-/// answer contains them.
-fn escape_texts(schema: &mut Value) {
+/// answer contains them. A field that pydantic declares as a type or null gets that type: forms have no alternatives.
+fn make_showable(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
+            let types = fields.get_mut("anyOf").filter(|types| types[1]["type"] == "null");
+            // Taken and not cloned: copies within copies would grow without bound.
+            if let Some(Value::Object(given)) = types.map(|types| types[0].take()) {
+                fields.extend(given);
+            }
             for (name, value) in fields {
                 match value {
                     Value::String(text) if name == "title" || name == "description" => {
                         *text = escape_hidden_line(text);
                     }
-                    value => escape_texts(value),
+                    value => make_showable(value),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(escape_texts),
+        Value::Array(items) => items.iter_mut().for_each(make_showable),
         _ => {}
     }
 }
@@ -349,6 +354,18 @@ mod tests {
         for address in ["", "/a", "ftp://example.org/", "javascript:x", "data:,x", "https://a b/"] {
             assert_eq!(web_page(address), None, "{address}");
         }
+    }
+
+    #[test]
+    fn types_within_optional_types_are_not_multiplied() {
+        let mut schema = json!({ "type": "string" });
+        for _ in 0..16 {
+            let given = json!({ "type": "object", "a": schema });
+            schema = json!({ "anyOf": [given, { "type": "null" }] });
+        }
+        make_showable(&mut schema);
+        assert_eq!(schema["a"]["a"]["type"], "object");
+        assert!(schema.to_string().len() < 2_000, "{schema}");
     }
 
     #[test]

@@ -98,9 +98,11 @@ pub struct PromptRequest {
 }
 
 impl PromptRequest {
-    /// Finds the prompt of a command. A prompt of a server that is still starting is assumed to exist.
+    /// Finds the prompt of a command, which may be written as in Claude Code, `mcp__server__prompt`. A prompt of a
+    /// server that is still starting is assumed to exist.
     pub fn find(servers: &[Arc<Server>], command: &str, arguments: &str) -> Option<PromptRequest> {
-        let (label, name) = command.split_once(':')?;
+        let foreign = command.strip_prefix("mcp__").and_then(|words| words.split_once("__"));
+        let (label, name) = command.split_once(':').or(foreign)?;
         let index = server_words(servers).iter().position(|word| word == label)?;
         let server = servers.get(index)?;
         let state = server.state();

@@ -24,7 +24,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::mount_namespace::{id_maps, is_root, map_ids};
 use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
-use super::support::succeeds_in_child;
+use super::support::run_in_child;
 use super::{mounts, syscalls};
 
 const USER_NAMESPACE: &CStr = c"/proc/self/ns/user";
@@ -59,7 +59,7 @@ impl SessionNetwork {
         let (receiver, sender) = UnixStream::pair()?;
         let memory = Arc::new(SessionMemory::new()?);
         let filled = Arc::clone(&memory);
-        let is_made = succeeds_in_child(move || {
+        run_in_child(move || {
             let user_flag = if id_maps.is_some() { libc::CLONE_NEWUSER } else { 0 };
             syscalls::unshare(libc::CLONE_NEWNET | user_flag)?;
             map_ids(id_maps.as_ref())?;
@@ -72,10 +72,7 @@ impl SessionNetwork {
             // Without it, each program has memory of its own.
             filled.fill(&size).ok();
             Ok(())
-        });
-        if !is_made {
-            return Err(io::Error::other("network namespaces are not available"));
-        }
+        })?;
         let network_namespace = syscalls::receive_descriptor(receiver.as_fd())?;
         let received = has_user_namespace.then(|| syscalls::receive_descriptor(receiver.as_fd()));
         let user_namespace = received.transpose()?;
@@ -121,15 +118,12 @@ impl SessionNetwork {
         let domain = if is_ipv6 { libc::AF_INET6 } else { libc::AF_INET };
         let (receiver, sender) = UnixStream::pair()?;
         let network = Arc::clone(self);
-        let is_made = succeeds_in_child(move || {
+        run_in_child(move || {
             network.join_user_namespace()?;
             network.join()?;
             let socket = syscalls::open_socket(domain, libc::SOCK_STREAM, 0)?;
             syscalls::send_descriptor(sender.as_fd(), socket.as_fd())
-        });
-        if !is_made {
-            return Err(io::Error::other("the network of the session cannot be entered"));
-        }
+        })?;
         syscalls::receive_descriptor(receiver.as_fd())
     }
 

@@ -45,45 +45,54 @@ pub(in super::super) fn probe() -> SandboxSupport {
 }
 
 /// Tries out the namespaces in child processes that never become a command.
-pub(in super::super) fn probe_namespaces() -> NamespaceSupport {
-    let supervision = can_enter_namespaces(true, true);
-    let mounts = supervision || can_enter_namespaces(false, false);
-    NamespaceSupport {
+pub(in super::super) fn probe_namespaces() -> io::Result<NamespaceSupport> {
+    let supervision = can_enter_namespaces(true, true)?;
+    let mounts = supervision || can_enter_namespaces(false, false)?;
+    Ok(NamespaceSupport {
         mounts,
-        network: mounts && SessionNetwork::create().is_ok(),
-        processes: supervision || mounts && can_enter_namespaces(true, false),
+        network: mounts && is_possible(SessionNetwork::create().map(drop))?,
+        processes: supervision || mounts && can_enter_namespaces(true, false)?,
         sockets: supervision || can_landlock_close_sockets(),
         supervision,
-    }
-}
-
-fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> bool {
-    let profile = SandboxProfile::default();
-    let planned = MountNamespace::plan(&profile, &[], None);
-    let Ok(mut mount_namespace) = planned else { return false };
-    if has_processes {
-        mount_namespace.isolate_processes();
-    }
-    succeeds_in_child(move || {
-        mount_namespace.enter(None)?;
-        if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
     })
 }
 
+fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> io::Result<bool> {
+    let mut mount_namespace = MountNamespace::plan(&SandboxProfile::default(), &[], None)?;
+    if has_processes {
+        mount_namespace.isolate_processes();
+    }
+    is_possible(run_in_child(move || {
+        mount_namespace.enter(None)?;
+        if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
+    }))
+}
+
+/// Returns true if what was tried has succeeded.
+///
+/// # Errors
+/// If it has failed because the system was short of processes, memory or open files, which may change any moment.
+fn is_possible(tried: io::Result<()>) -> io::Result<bool> {
+    match tried.as_ref().map_err(io::Error::raw_os_error) {
+        Err(Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => tried.and(Ok(true)),
+        other => Ok(other.is_ok()),
+    }
+}
+
 /// Tries out an overlay in a folder, in a child process that never becomes a command.
-pub(in super::super) fn can_layer_caches(folder: &Path) -> bool {
-    let place = folder.join(format!("probe-{}", std::process::id()));
+pub(in super::super) fn can_layer_caches(folder: &Path) -> io::Result<bool> {
+    // Others may probe at the same time.
+    let thread = std::thread::current().id();
+    let place = folder.join(format!("probe-{}-{thread:?}", std::process::id()));
     let cache = PrivateLayer { path: place.join("cache"), private: place.join("private") };
     let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
-    let works = prepared.is_ok_and(|overlay| {
-        let profile = SandboxProfile::default();
-        let planned = MountNamespace::plan(&profile, &[], None);
-        planned.is_ok_and(|namespace| {
-            succeeds_in_child(move || {
-                namespace.join()?;
-                overlay.open().map(drop)
-            })
-        })
+    // The disk may have space again later.
+    let works = prepared.and_then(|overlay| {
+        let namespace = MountNamespace::plan(&SandboxProfile::default(), &[], None)?;
+        is_possible(run_in_child(move || {
+            namespace.join()?;
+            overlay.open().map(drop)
+        }))
     });
     // The kernel's folder in there can be removed, but not opened.
     fs::remove_dir(cache.private.join("work-0/work")).ok();
@@ -91,13 +100,15 @@ pub(in super::super) fn can_layer_caches(folder: &Path) -> bool {
     works
 }
 
-/// Returns true if `work` succeeds in a child process.
+/// Runs `work` in a child process, which ends with it.
 #[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
 #[expect(
     clippy::disallowed_methods,
     reason = "no program is started: the child ends before `exec`"
 )]
-pub(super) fn succeeds_in_child(work: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> bool {
+pub(super) fn run_in_child(
+    work: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+) -> io::Result<()> {
     use std::os::unix::process::CommandExt;
     let mut command = std::process::Command::new("/");
     // SAFETY: runs between fork and exec; `work` makes system calls only.
@@ -107,5 +118,26 @@ pub(super) fn succeeds_in_child(work: impl Fn() -> io::Result<()> + Send + Sync 
             Err(io::Error::from_raw_os_error(libc::ECANCELED))
         });
     }
-    command.spawn().is_err_and(|error| error.raw_os_error() == Some(libc::ECANCELED))
+    // The error is always there, because `/` is no program.
+    let error = command.spawn().err();
+    error.filter(|error| error.raw_os_error() != Some(libc::ECANCELED)).map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_does_not_tell_what_the_system_can_do() {
+        let try_out =
+            |number| is_possible(run_in_child(move || Err(io::Error::from_raw_os_error(number))));
+        for number in [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE] {
+            assert_eq!(try_out(number).unwrap_err().raw_os_error(), Some(number));
+        }
+        // The last one is the answer of a system that allows no namespaces.
+        for number in [libc::EPERM, libc::EINVAL, libc::ENOSPC] {
+            assert!(!try_out(number).unwrap());
+        }
+        assert!(is_possible(run_in_child(|| Ok(()))).unwrap());
+    }
 }

@@ -18,6 +18,7 @@ use crate::damage::{self, DatabaseFiles, OpenDatabase};
 use crate::database;
 use cleanup::Cleanup;
 use queue::{JobList, JobReceiver, JobSender, job_queue};
+use turnwright_types::error_text::io_error_text;
 
 /// The most jobs in one commit.
 const MAX_BATCH: usize = 64;
@@ -80,11 +81,12 @@ where
     }
 }
 
-/// Starts the thread. It ends when the sender is dropped and everything is written.
-pub(super) fn spawn(shared: Arc<SharedState>) -> JobSender {
+/// Starts the thread. It ends when the sender is dropped and everything is written. Returns `None`, and tells the user,
+/// if the system allows no more threads.
+pub(super) fn spawn(shared: &Arc<SharedState>) -> Option<JobSender> {
     let (sender, inbox) = job_queue();
     let writer = WriterThread {
-        shared,
+        shared: Arc::clone(shared),
         database: None,
         backlog: JobList::new(MAX_BACKLOG_BYTES),
         last_attempt: Instant::now(),
@@ -93,10 +95,11 @@ pub(super) fn spawn(shared: Arc<SharedState>) -> JobSender {
     };
     let started =
         std::thread::Builder::new().name("store".to_owned()).spawn(move || writer.serve(&inbox));
-    if let Err(error) = started {
-        tracing::error!(%error, "the store's thread could not be started");
+    if let Err(error) = &started {
+        let why = io_error_text(error);
+        shared.announce(format!("A part of this session was not saved: {why}. You can go on."));
     }
-    sender
+    started.ok().map(|_| sender)
 }
 
 struct WriterThread {

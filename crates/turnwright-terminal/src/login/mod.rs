@@ -354,7 +354,7 @@ const MAX_SHOWN_NAME: usize = 16;
 /// Finds the one of `names` that an answer means: the number of one of the first `shown`, the name, or the
 /// beginning of only one name.
 fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
-    let answer = answer.trim().to_lowercase();
+    let answer = prompt::plain_answer(answer);
     let number = answer.parse::<usize>().ok();
     if number.is_some() || answer.is_empty() {
         let index = number.filter(|number| (1..=shown).contains(number)).map(|number| number - 1);
@@ -400,7 +400,7 @@ fn choose_model(
         return Err("That looks like a key, and not like the name of a model".to_owned());
     }
     let shown = models.len().min(MAX_SHOWN);
-    match answer.parse::<usize>() {
+    match prompt::plain_answer(answer).parse::<usize>() {
         Ok(number) if (1..=shown).contains(&number) => Ok(Some(models[number - 1].clone())),
         Ok(_) if shown > 0 => Err(format!("Enter a number from 1 to {shown}, or a name")),
         _ => Ok(Some(answer.to_owned())),

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::agent_link::{list, string};
+use crate::prompt::{is_yes, plain_answer};
 use turnwright_types::client::IS_BOUNDED;
 
 /// Who answers questions.
@@ -58,20 +59,19 @@ impl AnswerPolicy {
 /// The option that an answer chooses, by its number or by yes or no. Anything that is not clearly one of
 /// them rejects.
 pub(super) fn chosen(answer: &str, options: &[Value]) -> Option<(String, String)> {
+    let answer = plain_answer(answer);
     let number = answer.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     if let Some(found) = number.and_then(|index| options.get(index)) {
         return Some((string(&found["optionId"]), string(&found["name"])));
     }
-    match answer.to_lowercase().as_str() {
-        "y" | "yes" => option(options, "allow_once"),
-        _ => option(options, "reject_once"),
-    }
+    option(options, if is_yes(&answer) { "allow_once" } else { "reject_once" })
 }
 
 /// True if an answer is neither a number nor yes or no, but words to the model.
 pub(super) fn is_words(answer: &str) -> bool {
+    let answer = plain_answer(answer);
     let is_number = answer.trim_start_matches('-').parse::<usize>().is_ok();
-    !is_number && !["", "y", "yes", "n", "no"].contains(&answer.to_lowercase().as_str())
+    !is_number && !["", "y", "yes", "n", "no"].contains(&answer.as_str())
 }
 
 /// The id and the name of the option of this kind.
@@ -239,15 +239,20 @@ mod tests {
             ("4", "reject_always"),
             ("y", "allow_once"),
             ("YES", "allow_once"),
+            ("ｙ", "allow_once"),
+            ("２", "allow_always"),
             ("n", "reject_once"),
             ("", "reject_once"),
             ("0", "reject_once"),
             ("5", "reject_once"),
             ("-1", "reject_once"),
             ("yess", "reject_once"),
+            // On French keyboards this is the key beside `1`.
+            ("²", "reject_once"),
         ] {
             let (id, _) = chosen(answer, list(&question["options"])).unwrap();
             assert_eq!(id, expected, "{answer:?}");
+            assert_eq!(is_words(answer), ["yess", "²"].contains(&answer), "{answer:?}");
         }
     }
 }

@@ -79,8 +79,8 @@ pub fn last_user_text(request: &Value) -> String {
     let is_new_date = |it: &Value| {
         it.as_str().is_some_and(|text| text.trim_start().starts_with("<context>\nDate: "))
     };
-    let prompts = messages.iter().filter(|it| it["role"] == "user").map(|it| &it["content"]);
-    let content = prompts.filter(|it| !is_new_date(it)).next_back();
+    let mut prompts = messages.iter().filter(|it| it["role"] == "user").map(|it| &it["content"]);
+    let content = prompts.rfind(|it| !is_new_date(it));
     match content {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => parts.iter().filter_map(|it| it["text"].as_str()).collect(),

@@ -90,6 +90,10 @@ pub enum EditErrorKind {
     },
     /// There are too many occurrences, or the result would be too large.
     TooLarge,
+    /// The only occurrence is a part of the new text, which begins in this line.
+    AlreadyMade {
+        line: usize,
+    },
     /// The old text occurs more than once. The first few occurrences begin in these lines.
     Ambiguous {
         match_kind: MatchKind,
@@ -165,6 +169,12 @@ fn apply_one(
     let query =
         MatchQuery { old: &old, new: &new, all: edit.replace_all, within, whole_lines: false };
     let found = matching::find(lines.text(), &query)?;
+    if !edit.replace_all
+        && let [place] = &found.ranges[..]
+        && let Some(start) = start_of_made_edit(lines.text(), place, &found.new)
+    {
+        return Err(MatchError::AlreadyMade { start });
+    }
     let before = lines.text().len();
     let removed: usize = found.ranges.iter().map(Range::len).sum();
     let after =
@@ -177,6 +187,14 @@ fn apply_one(
     Ok((AppliedEdit { match_kind: found.match_kind, occurrences: found.ranges.len() }, changes))
 }
 
+/// Returns where the new text of an edit stands around the only occurrence of its old text. Models that see their edit
+/// succeed make it again, and what it adds would be there twice.
+fn start_of_made_edit(text: &str, place: &Range<usize>, new: &str) -> Option<usize> {
+    let offsets = new.match_indices(&text[place.clone()]).map(|(offset, _)| offset);
+    let mut starts = offsets.filter_map(|offset| place.start.checked_sub(offset));
+    starts.find(|start| text.get(*start..).is_some_and(|rest| rest.starts_with(new)))
+}
+
 fn normalized(text: &str) -> Cow<'_, str> {
     if text.contains('\r') { Cow::Owned(to_lf(text)) } else { Cow::Borrowed(text) }
 }
@@ -187,6 +205,9 @@ fn explain(miss: MatchError, text: &str, old: &str, matched_before: bool) -> Edi
             EditErrorKind::NotFound { similar: closest_lines(text, old), matched_before }
         }
         MatchError::TooLarge => EditErrorKind::TooLarge,
+        MatchError::AlreadyMade { start } => {
+            EditErrorKind::AlreadyMade { line: count_newlines(&text[..start]) }
+        }
         MatchError::Ambiguous { match_kind, starts, count } => {
             let lines = starts.iter().map(|start| count_newlines(&text[..*start])).collect();
             EditErrorKind::Ambiguous { match_kind, lines, count }
@@ -228,6 +249,11 @@ impl EditErrorKind {
             EditErrorKind::TooLarge => format!(
                 "{old_name} is in more than a million places, or the text would become larger than \
                  32 MiB. Use exec for a change of that size."
+            ),
+            EditErrorKind::AlreadyMade { line } => format!(
+                "new_string is in {name} already, from line {}: this edit was made before. To add it once \
+                 more, quote more lines in {old_name}.",
+                line + 1
             ),
             EditErrorKind::NotFound { similar, matched_before } => {
                 not_found_message(name, old_name, similar, *matched_before)

@@ -290,6 +290,21 @@ fn edits_are_made_in_order_and_all_or_none() {
 }
 
 #[test]
+fn an_edit_that_was_made_before_is_not_made_again() {
+    for (text, old, new) in [
+        ("\"price\": 1, \"unit\": 2\n", "\"price\": 1", "\"price\": 1, \"unit\": 2"),
+        ("use a;\nuse b;\n\nfn f() {}\n", "use b;\n", "use a;\nuse b;\n"),
+        ("fn f() {\n    g();\n    h();\n}\n", "g();", "g();\n    h();"),
+    ] {
+        let error = one(text, old, new).unwrap_err();
+        assert!(matches!(error.kind, EditErrorKind::AlreadyMade { .. }), "{text}: {error:?}");
+        let told = error.explain("a.rs", 1);
+        assert!(told.starts_with("new_string is in a.rs already, from line "), "{told}");
+    }
+    check("a\nc\nb\n", "a\n", "a\nb\n", "a\nb\nc\nb\n", "exact");
+}
+
+#[test]
 fn replace_all_counts_and_only_what_is_exact() {
     let all = |text: &str, old: &str, new: &str| {
         apply(text, &[TextEdit { replace_all: true, ..edit(old, new) }])

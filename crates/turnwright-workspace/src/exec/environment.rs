@@ -44,12 +44,14 @@ pub(super) const SANDBOX_ESCAPE_VARIABLES: &str = "DBUS_SESSION_BUS_ADDRESS DBUS
 /// Variables that keep programs from waiting for a key press, opening an editor or a window,
 /// redrawing the screen, or waiting for news of newer versions, which cannot arrive in the sandbox, and that
 /// have git show names as they are and not as octal numbers, tidy up before it ends, and start no daemon, because
-/// what a command leaves running is stopped. `LANGUAGE` has errors reported in English, so that denials by the
-/// sandbox are recognised, and changes neither characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace
-/// the user's `core.sshCommand`, and without a terminal ssh asks nothing anyway.
+/// what a command leaves running is stopped. `LANGUAGE`, and what .NET has in its place, have errors and the results
+/// of tests reported in English, so that denials by the sandbox and missing tests are recognised, and change neither
+/// characters nor numbers. `GIT_SSH_COMMAND` is not here: it would replace the user's `core.sshCommand`, and without a
+/// terminal ssh asks nothing anyway.
 pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("LANGUAGE", "en"),
+    ("DOTNET_CLI_UI_LANGUAGE", "en"),
     ("NO_COLOR", "1"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
@@ -610,6 +612,7 @@ mod tests {
         let all = Environment::scrubbed(variables.map(|(a, b)| (a.into(), b.into())), &[]);
         for environment in [all.for_silent_command(|_| true), all] {
             assert_eq!(environment.get("LANGUAGE").unwrap(), "en");
+            assert_eq!(environment.get("DOTNET_CLI_UI_LANGUAGE").unwrap(), "en");
             assert_eq!(environment.get("LC_ALL").unwrap(), "de_DE.UTF-8");
         }
     }

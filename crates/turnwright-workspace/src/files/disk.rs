@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::message::Media;
-use turnwright_types::text;
+use turnwright_types::{redact, text};
 
 /// The size of a regular file. Blocks.
 pub(super) fn file_size(path: &Path) -> Result<u64, FileError> {
@@ -98,7 +98,7 @@ pub struct BinaryFile {
     pub size: u64,
     /// The format, if it is known.
     pub kind: Option<FileKind>,
-    /// The first bytes of the file.
+    /// The first bytes of the file, without keys: nobody would find one in the digits that are shown.
     pub head: Vec<u8>,
 }
 
@@ -112,9 +112,10 @@ pub(super) fn describe_binary(path: &Path) -> Result<BinaryFile, FileError> {
     let file = nofollow::open_file(path)?;
     let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
-    let mut head = Vec::new();
-    file.take(HEADER_BYTES).read_to_end(&mut head)?;
-    let kind = file_kind::detect(&head);
+    let mut bytes = Vec::new();
+    file.take(HEADER_BYTES).read_to_end(&mut bytes)?;
+    let kind = file_kind::detect(&bytes);
+    let mut head = redact::bytes(&bytes).unwrap_or(bytes);
     head.truncate(SHOWN_BYTES);
     Ok(BinaryFile { size: metadata.len(), kind, head })
 }

@@ -577,6 +577,7 @@ mod tests {
             "👨\u{200d}👩.md",
             "line\nbreak",
             "x2.md",
+            "Capture d’e\u{301}cran à 1.png",
         ]);
         for (sent, may_be_new, expected) in [
             ("\u{dc}bersicht.md", true, "U\u{308}bersicht.md"),
@@ -585,6 +586,7 @@ mod tests {
             ("\u{dc}ber/new.md", true, "U\u{308}ber/new.md"),
             ("at 1 PM.png", true, "at 1\u{202f}PM.png"),
             ("(一).md", false, "（一）.md"),
+            ("Capture d'écran à 1.png", false, "Capture d’e\u{301}cran à 1.png"),
             ("👨\\u{200d}👩.md", false, "👨\u{200d}👩.md"),
             ("👨\\u{200d}👦.md", true, "👨\u{200d}👦.md"),
             ("line\\nbreak", false, "line\nbreak"),

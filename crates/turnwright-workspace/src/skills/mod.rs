@@ -87,11 +87,6 @@ impl SkillSet {
         self.0.lock().loaded.insert(name.to_owned(), hash) != Some(hash)
     }
 
-    /// The names of the skills that the model has loaded, in order.
-    pub fn loaded_names(&self) -> Vec<String> {
-        self.0.lock().loaded.keys().cloned().collect()
-    }
-
     /// Records that the loaded skills are no longer in the conversation.
     pub fn forget_loaded(&self) {
         self.0.lock().loaded.clear();

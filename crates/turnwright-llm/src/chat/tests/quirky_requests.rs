@@ -258,6 +258,16 @@ fn fields_are_named_as_the_server_expects() {
             json!({ "type": "enabled", "clear_thinking": false }),
             "thinking",
         ),
+        (EffortDialect::ThinkingKept, ReasoningEffort::Low, json!(null), "reasoning_effort"),
+        (EffortDialect::ThinkingLevels, ReasoningEffort::Default, json!(null), "reasoning_effort"),
+        (EffortDialect::ThinkingLevels, ReasoningEffort::None, json!(null), "reasoning_effort"),
+        (EffortDialect::ThinkingLevels, ReasoningEffort::Low, json!("low"), "reasoning_effort"),
+        (
+            EffortDialect::ThinkingLevels,
+            ReasoningEffort::Low,
+            json!({ "type": "enabled", "clear_thinking": false }),
+            "thinking",
+        ),
         (
             EffortDialect::ThinkingAdaptive,
             ReasoningEffort::High,
@@ -265,6 +275,8 @@ fn fields_are_named_as_the_server_expects() {
             "thinking",
         ),
         (EffortDialect::EnableThinking, ReasoningEffort::None, json!(false), "enable_thinking"),
+        (EffortDialect::EnableLevels, ReasoningEffort::None, json!(false), "enable_thinking"),
+        (EffortDialect::EnableLevels, ReasoningEffort::High, json!("high"), "reasoning_effort"),
         (
             EffortDialect::TemplateThinking,
             ReasoningEffort::High,

@@ -20,6 +20,13 @@ const OVERFLOWS: &[(&str, u16, &str, u64, u64)] = &[
         0,
     ),
     (
+        "OpenAI behind OpenRouter",
+        400,
+        r#"{"error":{"code":400,"message":"Your input exceeds this model's context window. Please adjust your input and try again."}}"#,
+        0,
+        0,
+    ),
+    (
         "DeepSeek, vLLM",
         400,
         r#"{"object":"error","message":"This model's maximum context length is 65536 tokens. However, you requested 70001 tokens (66000 in the messages, 4001 in the completion).","type":"BadRequestError","code":400}"#,

@@ -431,6 +431,18 @@ fn what_xiaomi_says_of_a_parameter_is_understood() {
     assert_eq!(quirks.echo, ReasoningEcho::Always);
 }
 
+#[test]
+fn a_refused_level_leaves_the_switch_beside_it() {
+    let message = "Error from provider: cannot specify both 'thinking' and 'reasoning_effort'";
+    for (host, model, expected) in [
+        ("localhost", "glm-5.2", EffortDialect::ThinkingKept),
+        ("dashscope.aliyuncs.com", "qwen3.8-max", EffortDialect::EnableThinking),
+    ] {
+        let patches = patches_for_refusal(400, message, &Quirks::lookup(host, model), ALL);
+        assert_eq!(patches[0].effort, Some(expected), "{model}");
+    }
+}
+
 /// langchain#34140, AstrBot#6447.
 #[test]
 fn xai_wants_content_beside_calls_in_its_newer_words_too() {

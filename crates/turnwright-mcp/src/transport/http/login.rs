@@ -15,15 +15,14 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    AuthorizationRequest, AuthorizationSession, CredentialStore, OAuthClientConfig,
-    StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationRequest,
+    AuthorizationSession, CredentialStore, OAuthClientConfig, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use url::Url;
+use url::{Origin, Url};
 
 use super::display_line;
 use super::reply::read_body;
@@ -92,8 +91,7 @@ async fn start_session(
     mut scopes: Vec<String>,
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
-    let discovered = login.discover().await.map_err(|error| describe_error(&error))?;
-    let (manager, metadata, is_advertised) = discovered;
+    let (manager, metadata) = login.discover().await.map_err(|error| describe_error(&error))?;
     let offline = "offline_access".to_owned();
     let supported = metadata.scopes_supported.as_deref().unwrap_or_default();
     if scopes.is_empty() {
@@ -107,7 +105,7 @@ async fn start_session(
     let session = open_session(login, manager, request).await.map_err(|error| {
         let why = describe_error(&error);
         match error {
-            _ if !is_advertised => format!(
+            _ if metadata.issuer.is_none() => format!(
                 "the server does not say how to log in, and the default endpoints did not work ({why}). \
                  If it requires a key, set it in a header"
             ),
@@ -171,6 +169,10 @@ fn keeps_code(server: &AuthorizationMetadata) -> bool {
     both.is_some_and(|(login, token)| token.ends_with(&login))
 }
 
+fn origin(url: &str) -> Option<Origin> {
+    Some(Url::parse(url).ok()?.origin())
+}
+
 /// The host of a URL behind a dot, so that a comparison of ends compares whole names.
 fn dotted_host(url: &str) -> Option<String> {
     Some(format!(".{}", Url::parse(url).ok()?.host_str()?))
@@ -223,8 +225,7 @@ impl LoginStore {
     pub fn login_for(&self, url: &Url) -> Option<ServerLogin> {
         let mut url = url.clone();
         url.set_fragment(None);
-        let name = sha256_hex(url.as_str().as_bytes());
-        let file = self.0.join(format!("{name}.json"));
+        let file = self.0.join(format!("{}.json", sha256_hex(url.as_str().as_bytes())));
         is_encrypted_or_local(&url).then_some(ServerLogin { url, file, client_secret: None })
     }
 }
@@ -280,12 +281,11 @@ impl ServerLogin {
         if (refused.is_none() || token != refused) && !is_expiring(&stored) {
             return Ok(token);
         }
-        let (mut manager, server, is_advertised) = self.discover().await?;
+        let (mut manager, server) = self.discover().await?;
         // While a server does not say who issues its tokens, its own address takes the place of the issuer. Then
         // its endpoints must not get a token that another server has issued, and the login is kept.
-        let issuer = server.issuer.as_deref().and_then(|issuer| Url::parse(issuer).ok());
-        let is_own = issuer.is_some_and(|issuer| issuer.origin() == self.url.origin());
-        let is_other = !is_advertised || is_own && server.issuer != stored.issuer;
+        let is_own = server.issuer.as_deref().and_then(origin) == Some(self.url.origin());
+        let is_other = server.issuer.is_none() || is_own && server.issuer != stored.issuer;
         if is_other && stored.issuer.is_some() {
             return Err(AuthError::NoAuthorizationSupport);
         }
@@ -312,11 +312,9 @@ impl ServerLogin {
         self.stored_token().await
     }
 
-    /// Discovers the authorization server of this server. Returns an OAuth client for it, its metadata, and false if
-    /// these are only guessed.
-    async fn discover(
-        &self,
-    ) -> Result<(AuthorizationManager, AuthorizationMetadata, bool), AuthError> {
+    /// Discovers the authorization server of this server. Returns an OAuth client for it, and its metadata, which have
+    /// no issuer if they are only guessed.
+    async fn discover(&self) -> Result<(AuthorizationManager, AuthorizationMetadata), AuthError> {
         let mut manager = self.manager(ANY_TYPE).await?;
         let mut resolved = manager.resolve_metadata().await;
         // Some servers redirect everyone but clients of MCP to their manual, which is elsewhere. Others would answer
@@ -333,28 +331,38 @@ impl ServerLogin {
             | AuthError::AuthorizationServerMissingIssuer { expected_issuer },
         ) = &resolved
         {
-            misnamed = self.misnamed_server(expected_issuer).await;
+            misnamed = self.metadata_of(expected_issuer).await.filter(keeps_code);
         }
-        let is_guess = resolved
-            .as_ref()
-            .is_ok_and(|found| found.source == AuthorizationMetadataSource::LegacyEndpointFallback);
-        let metadata = misnamed.map_or_else(|| resolved.map(|found| found.metadata), Ok)?;
+        let metadata = misnamed.clone().map_or_else(|| resolved.map(|found| found.metadata), Ok)?;
         check_endpoints(&metadata)?;
+        // Metadata at an unusual address can name any issuer. Users would log in there, and the code and later the
+        // refresh token would go to whoever has written them.
+        if misnamed.is_none()
+            && let Some(issuer) = &metadata.issuer
+            && origin(issuer) != origin(&metadata.token_endpoint)
+            && self
+                .metadata_of(issuer)
+                .await
+                .is_none_or(|own| own.token_endpoint != metadata.token_endpoint)
+        {
+            let why = format!("the `issuer` ({issuer}) does not confirm the `token_endpoint`");
+            return Err(AuthError::MetadataError(why));
+        }
         manager.set_metadata(metadata.clone());
-        Ok((manager, metadata, !is_guess))
+        Ok((manager, metadata))
     }
 
-    /// Fetches the metadata of an authorization server that does not name its address as its issuer, such as those of
+    /// Fetches the metadata of an authorization server, which may not name its address as its issuer, as those of
     /// Atlassian, Slack and Entra. Its address replaces the name, which could be that of another server, whose responses
-    /// would then be accepted and whose tokens would be renewed here. Returns `None` if users could log in at one host
-    /// and another host would get the code.
-    async fn misnamed_server(&self, address: &str) -> Option<AuthorizationMetadata> {
+    /// would then be accepted and whose tokens would be renewed here.
+    async fn metadata_of(&self, address: &str) -> Option<AuthorizationMetadata> {
         let base = Url::parse(address).ok()?;
         let own_path = base.path().trim_end_matches('/');
         let server = self.url.clone();
         let client = spawn_blocking(move || http_client(&server, ANY_TYPE)).await.ok()?.ok()?;
         for path in [
             format!("/.well-known/oauth-authorization-server{own_path}"),
+            format!("/.well-known/openid-configuration{own_path}"),
             format!("{own_path}/.well-known/openid-configuration"),
             "/.well-known/oauth-authorization-server".to_owned(),
         ] {
@@ -364,7 +372,7 @@ impl ServerLogin {
             let body = read_body(response, MAX_METADATA_BYTES).await.ok()?.unwrap_or_default();
             if let Ok(mut found) = serde_json::from_slice::<AuthorizationMetadata>(&body) {
                 found.issuer = Some(address.to_owned());
-                return Some(found).filter(keeps_code);
+                return Some(found);
             }
         }
         None
@@ -372,12 +380,9 @@ impl ServerLogin {
 
     /// Creates the OAuth client for this server, which stores its credentials here.
     async fn manager(&self, accepted: &'static str) -> Result<AuthorizationManager, AuthError> {
-        let url = self.url.clone();
+        let login = self.clone();
         // Blocking, because the system's certificates are read.
-        let built = spawn_blocking(move || build_manager(url, accepted)).await;
-        let mut manager = built.map_err(as_store_error)??;
-        manager.set_credential_store(self.clone());
-        Ok(manager)
+        spawn_blocking(move || manager(login, accepted)).await.map_err(as_store_error)?
     }
 
     async fn read(&self) -> Result<Option<LoginFile>, AuthError> {
@@ -406,12 +411,13 @@ impl ServerLogin {
     }
 }
 
-fn build_manager(url: Url, accepted: &'static str) -> Result<AuthorizationManager, AuthError> {
-    let client = http_client(&url, accepted)?;
-    let mut manager = AuthorizationManager::new_allowing_private_addresses(url)
+fn manager(login: ServerLogin, accepted: &'static str) -> Result<AuthorizationManager, AuthError> {
+    let client = http_client(&login.url, accepted)?;
+    let mut manager = AuthorizationManager::new_allowing_private_addresses(login.url.clone())
         .now_or_never()
         .unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
     manager.with_client(client)?;
+    manager.set_credential_store(login);
     Ok(manager)
 }
 
@@ -436,14 +442,11 @@ const UNNAMED_SCOPE_CODES: [&str; 2] = ["invalid_request", "invalid_target"];
 
 /// Marks a renewal as rejected if the user must log in again. Any other failed renewal may succeed later.
 fn as_rejection(error: AuthError) -> AuthError {
-    match error {
-        AuthError::TokenRefreshFailed(why)
-            if REJECTION_CODES.iter().any(|code| why.contains(code)) =>
-        {
-            AuthError::TokenRefreshRejected(why)
-        }
-        error => error,
+    let AuthError::TokenRefreshFailed(why) = error else { return error };
+    if REJECTION_CODES.iter().any(|code| why.contains(code)) {
+        return AuthError::TokenRefreshRejected(why);
     }
+    AuthError::TokenRefreshFailed(why)
 }
 
 /// Runs blocking file I/O.
@@ -489,9 +492,8 @@ impl CredentialStore for ServerLogin {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let file = self.file.clone();
-        let client_secret = self.client_secret.clone();
-        let kept = LoginFile { url: self.url.clone(), credentials, client_secret };
+        let ServerLogin { url, file, client_secret } = self.clone();
+        let kept = LoginFile { url, credentials, client_secret };
         register_tokens(&kept)?;
         on_disk(move || private_file::write(&file, &serde_json::to_vec_pretty(&kept)?)).await
     }

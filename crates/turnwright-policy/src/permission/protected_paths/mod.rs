@@ -15,6 +15,7 @@ use files::{
 };
 
 use turnwright_types::git_layout::GitLayout;
+use turnwright_types::look_alike::is_invisible;
 
 /// The protected paths of a session.
 #[derive(Clone, Debug, Default)]
@@ -333,10 +334,6 @@ fn part(name: &OsStr) -> String {
     }
 }
 
-fn is_invisible(char: char) -> bool {
-    matches!(char, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 /// Returns true if a folder has the name of one with the programs of an environment.
 fn holds_programs(folder: &Path) -> bool {
     let name = part(folder.file_name().unwrap_or_default());
@@ -406,6 +403,10 @@ mod tests {
             ".git./hooks/x",
             "git~1/config",
             ".g\u{200c}it/hooks/x",
+            // Also nothing to folders of ext4 and f2fs that ignore case.
+            ".g\u{ad}it/hooks/x",
+            ".vs\u{fe0f}code/tasks.json",
+            ".env\u{e0041}rc",
             ".v\u{17f}code/tasks.json",
             "lefthoo\u{212a}.yml",
             ".con\u{fb01}g/lefthook.json",

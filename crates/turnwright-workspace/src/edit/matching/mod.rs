@@ -12,7 +12,7 @@ use std::ops::Range;
 use memchr::memmem::Finder;
 
 use turnwright_types::look_alike::{
-    compatible, composed, first_cluster, is_invisible, is_mark, without_entities,
+    compatible, composed, first_cluster, is_invisible, is_mark, typed, without_entities,
 };
 
 use lines::{carry_over_edit, lines_of};
@@ -84,6 +84,8 @@ pub(super) enum MatchError {
     NotFound,
     /// There are too many places, or the result would be too large.
     TooLarge,
+    /// The only place is a part of the new text, which begins at this offset.
+    AlreadyMade { start: usize },
     /// There are several matches of this kind, at least `count`. The first few begin at these offsets.
     Ambiguous { match_kind: MatchKind, starts: Vec<usize>, count: usize },
 }
@@ -278,43 +280,26 @@ impl<'n> TextPattern<'n> {
 /// The most candidate places that are examined.
 const MAX_CANDIDATES: usize = 100;
 
-/// The ASCII form of a typographic character.
-fn ascii_form(char: char) -> Option<&'static str> {
-    Some(match char {
-        '\u{2018}'..='\u{201b}' | '\u{2032}' => "'",
-        '\u{201c}'..='\u{201f}' | '\u{2033}' => "\"",
-        '\u{2010}'..='\u{2015}' | '\u{2212}' => "-",
-        '\u{2026}' => "...",
-        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => " ",
-        _ => return None,
-    })
-}
-
 /// Folds a text so that what counts as the same for a kind of match is the same.
 fn fold(text: &str, kind: &MatchKind) -> String {
     let mut folded = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {
         let (cluster, after) = rest.split_at(first_cluster(rest).len());
-        fold_cluster(cluster, kind, &mut folded);
+        folded.push_str(&fold_cluster(cluster, kind));
         rest = after;
     }
     folded
 }
 
 /// Folds a character with the marks that belong to it.
-fn fold_cluster(cluster: &str, kind: &MatchKind, folded: &mut String) {
-    let chars = match kind {
-        _ if cluster.is_ascii() => return folded.push_str(cluster),
-        MatchKind::Composition => return folded.push_str(&composed(cluster)),
-        MatchKind::Form => compatible(cluster),
-        _ => Cow::Borrowed(cluster),
-    };
-    for char in chars.chars().filter(|char| *kind != MatchKind::Form || !is_invisible(*char)) {
-        match ascii_form(char) {
-            Some(ascii_form) => folded.push_str(ascii_form),
-            None => folded.push(char),
-        }
+fn fold_cluster<'c>(text: &'c str, kind: &MatchKind) -> Cow<'c, str> {
+    match kind {
+        _ if text.is_ascii() => Cow::Borrowed(text),
+        MatchKind::Composition => composed(text),
+        MatchKind::Form => compatible(text).replace(is_invisible, "").chars().map(typed).collect(),
+        _ if text == "…" => Cow::Borrowed("..."),
+        _ => text.chars().map(typed).collect(),
     }
 }
 
@@ -408,12 +393,9 @@ impl<'t> FoldedCursor<'t> {
 
     /// The offset in the original text; `None` if it is inside of a character.
     fn original_offset(&mut self, folded: usize) -> Option<usize> {
-        let mut buffer = String::new();
         while self.folded < folded && self.at < self.text.len() {
             let cluster = first_cluster(&self.text[self.at..]);
-            buffer.clear();
-            fold_cluster(cluster, self.kind, &mut buffer);
-            self.folded += buffer.len();
+            self.folded += fold_cluster(cluster, self.kind).len();
             self.at += cluster.len();
         }
         (self.folded == folded).then_some(self.at)

@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Map, Value, json};
 use tokio::task::spawn_blocking;
 
-use super::error::read_params;
+use super::error::{invalid, read_params};
 use super::methods::INITIALIZE;
 use super::methods::auth_status::{account_status, notify_change};
 use super::schema::{
@@ -281,7 +281,7 @@ pub(super) async fn authenticate(
 
 async fn choose_method(host: Arc<SessionHost>, offer: &Offer, method: &str) -> Result<(), Error> {
     if !offer.auth_methods.iter().any(|known| known == method) {
-        return Err(Error::InvalidParams(format!(
+        return Err(invalid(format!(
             "Unknown auth method `{method}`; offered are: {}",
             offer.auth_methods.join(", ")
         )));

@@ -97,12 +97,14 @@ pub(super) fn unsupported_version() -> RpcError {
     RpcError::application(UNSUPPORTED_VERSION, message, data)
 }
 
+/// The error of a request that its client can correct.
+pub(super) fn invalid(why: impl Into<String>) -> Error {
+    Error::InvalidParams(why.into())
+}
+
 /// The error of parameters that do not fit their method.
 pub(super) fn invalid_params(method: &str, text: &str, error: &serde_json::Error) -> Error {
-    Error::InvalidParams(format!(
-        "Invalid parameters for {method}: {}",
-        json_error_text(text, error)
-    ))
+    invalid(format!("Invalid parameters for {method}: {}", json_error_text(text, error)))
 }
 
 /// Reads parameters that a handler got as JSON, because they may need a correction.

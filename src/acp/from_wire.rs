@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::error::invalid;
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource, ImageContent};
 use crate::error::Error;
 use turnwright_config::with_home;
@@ -99,7 +100,7 @@ pub(super) fn prompt(
     }
     // Some servers refuse a message of blanks, and so each later request, which repeats it.
     if parts.iter().all(|part| matches!(part, PromptPart::Text(text) if text.trim().is_empty())) {
-        return Err(Error::InvalidParams("`prompt` is empty".to_owned()));
+        return Err(invalid("`prompt` is empty"));
     }
     Ok(UserMessage::new(parts))
 }
@@ -177,9 +178,8 @@ fn add_blob(parts: &mut Vec<PromptPart>, blob: BlobResourceContents) {
 
 /// Reads an image. Its label does not matter.
 fn image(data: String) -> Result<Media, Error> {
-    read_picture(data).map_err(|fault| {
-        Error::InvalidParams(format!("An image of the prompt cannot be used: {fault}"))
-    })
+    read_picture(data)
+        .map_err(|fault| invalid(format!("An image of the prompt cannot be used: {fault}")))
 }
 
 /// Checks a recording. A browser names its codec, too: `audio/webm;codecs=opus`.
@@ -190,12 +190,12 @@ fn audio(label: &str, data: String) -> Result<Media, Error> {
     let is_valid = mime.starts_with("audio/") && mime.len() < 100 && is_mime;
     match usual_base64(data).filter(|_| is_valid) {
         Some(data) => Ok(Media { mime, data }),
-        None => Err(Error::InvalidParams("A block is not audio/* in base64".to_owned())),
+        None => Err(invalid("A block is not audio/* in base64")),
     }
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::InvalidParams(format!("Prompts cannot contain {what}"))
+    invalid(format!("Prompts cannot contain {what}"))
 }
 
 #[cfg(target_os = "linux")]

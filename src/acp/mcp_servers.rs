@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::connection::Connection;
-use super::error::read_params;
+use super::error::{invalid, read_params};
 use super::linked_servers::ClientServer;
 use super::opening::META_FIELDS;
 use super::schema::{McpServer, McpServerHttp, McpServerStdio};
@@ -32,9 +32,8 @@ fn fault(place: &str, expected: &str) -> String {
 /// # Errors
 /// If a field can mean more than one thing. The text names it with its path.
 fn normalize(method: &str, params: &mut Value) -> Result<(), Error> {
-    let normalized = normalize_servers(params);
-    normalized
-        .map_err(|found| Error::InvalidParams(format!("Invalid parameters for {method}: {found}")))
+    normalize_servers(params)
+        .map_err(|found| invalid(format!("Invalid parameters for {method}: {found}")))
 }
 
 fn normalize_servers(params: &mut Value) -> Result<(), String> {
@@ -147,8 +146,7 @@ pub(super) fn read_with_servers<T: DeserializeOwned>(
         let kind = server.get("type");
         let is_known = kind.is_some_and(|kind| SERVER_TYPES.iter().any(|known| kind == known));
         if version == Version::V2 && !is_known {
-            let text = "Each MCP server must have the `type` stdio, http or acp";
-            return Err(Error::InvalidParams(text.to_owned()));
+            return Err(invalid("Each MCP server must have the `type` stdio, http or acp"));
         }
         if kind.is_some_and(|kind| kind != "stdio") {
             server.remove("command");
@@ -180,10 +178,7 @@ fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec,
         McpServer::Http(server) => {
             let headers = server.headers.into_iter().map(|header| (header.name, header.value));
             let reach = ServerTransport::http(&server.url, headers).map_err(|why| {
-                Error::InvalidParams(format!(
-                    "The MCP server `{}` cannot be used: {why}",
-                    server.name
-                ))
+                invalid(format!("The MCP server `{}` cannot be used: {why}", server.name))
             })?;
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }
@@ -196,9 +191,8 @@ fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec,
             let reach = ServerTransport::Linked(LinkedServer::new(link));
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }
-        _ => Err(Error::InvalidParams(
-            "Only MCP servers of type stdio, http and acp are supported: sse is not advertised"
-                .to_owned(),
+        _ => Err(invalid(
+            "Only MCP servers of type stdio, http and acp are supported: sse is not advertised",
         )),
     }
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
+use super::error::invalid;
 use super::remote::{CurrentClient, RemoteClient, RemoteSessions};
 use super::responder::Responder;
 use super::schema::{
@@ -98,8 +99,7 @@ pub(super) fn check_initial_values(params: &Params) -> Result<(), Error> {
     if entries.len() <= MAX_INITIAL_VALUES {
         return Ok(());
     }
-    let text = format!("`configOptions` has more than {MAX_INITIAL_VALUES} entries");
-    Err(Error::InvalidParams(text))
+    Err(invalid(format!("`configOptions` has more than {MAX_INITIAL_VALUES} entries")))
 }
 
 /// The initial values of options. Those for unknown options and those of other types are left out (R-OPT-2).
@@ -112,7 +112,7 @@ fn initial_settings(
     let mut named = HashSet::new();
     if let Some(entry) = entries.iter().find(|entry| !named.insert(&entry.config_id.0)) {
         let text = format!("`configOptions` has several values of `{}`", entry.config_id.0);
-        return Err(Error::InvalidParams(text));
+        return Err(invalid(text));
     }
     let known = entries.iter().filter_map(|entry| {
         let value = entry.value.as_value_id()?.0.to_string();
@@ -311,7 +311,7 @@ fn read_instructions(wanted: schema::SystemPrompt) -> Result<SystemPrompt, Error
 }
 
 fn refused_prompt(why: &str) -> Result<SystemPrompt, Error> {
-    Err(Error::InvalidParams(format!("`systemPrompt`: {why}")))
+    Err(invalid(format!("`systemPrompt`: {why}")))
 }
 
 fn read_meta(meta: Option<&Meta>) -> Option<ClientOptions> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::error::invalid;
 use super::methods::FOR_HELPERS;
 use super::schema;
 use super::schema::{
@@ -87,7 +88,7 @@ impl ToldSessions {
         if session.is_none_or(|id| !self.0.lock().helpers.contains_key(&id)) {
             return Ok(());
         }
-        Err(Error::InvalidParams(format!(
+        Err(invalid(format!(
             "`{method}` is not possible in the session of a helper. Only `session/cancel` is, while \
              the helper works"
         )))

@@ -75,9 +75,9 @@ pub use writer::cleanup::{RetentionLimits, free_pages};
 use database::journal::{self, Journal};
 use health::StoreState;
 use read::turn_rows;
-use writer::SubmittedJob;
 use writer::cleanup;
 use writer::queue::JobSender;
+use writer::{SubmittedWork, WriteJob};
 
 /// The result of something that the store does.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -305,12 +305,12 @@ impl Store {
             Some(self.0.writer.get_or_init(|| started))
         });
         // Without a thread, the job is dropped and with it `done`, so the receiver fails.
-        let done = Some(done);
-        let job = SubmittedJob { durability, retained_bytes, work, value: None, done };
-        let too_many = sender.map(|sender| sender.send(Box::new(job)));
+        let work = Box::new(SubmittedWork { work, value: None, done: Some(done) });
+        let job = WriteJob { durability, retained_bytes, work };
+        let too_many = sender.map(|sender| sender.send(job));
         for mut dropped in too_many.unwrap_or_default() {
-            dropped.complete(Err(StoreError::queue_full()));
-            self.0.shared.add_dropped(usize::from(dropped.retained_bytes().is_some()));
+            dropped.work.complete(Err(StoreError::queue_full()));
+            self.0.shared.add_dropped(usize::from(dropped.retained_bytes.is_some()));
         }
         waiting
     }

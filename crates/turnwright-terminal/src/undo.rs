@@ -20,34 +20,16 @@ use turnwright_workspace::files::{Files, Roots};
 /// Limits of a printed diff, in bytes.
 const SHOWN: DiffLimits = DiffLimits { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
 
-/// A stored session on which the command works.
-struct StoredSession {
-    store: Store,
-    row: SessionRow,
-    /// The numbers of its last entry and its last turn.
-    last_numbers: (u64, u64),
-}
-
-impl StoredSession {
-    fn read(store: Store, id: &SessionId) -> CliResult<StoredSession> {
-        let (row, last_numbers) = store.read_blocking(|connection| {
-            let numbers = read::last_numbers(connection, read::session_key(connection, id)?)?;
-            Ok((read::session(connection, id)?, numbers))
-        })?;
-        Ok(StoredSession { store, row, last_numbers })
-    }
-
-    fn roots(&self) -> CliResult<Roots> {
-        let cwd = &self.row.cwd;
-        Roots::new(cwd).map_err(|error| format!("{}: {error}", cwd.display()).into())
-    }
-}
-
 /// Finds the session of this name, or the newest one of this folder.
 fn find(session: Option<String>, config: &Config) -> CliResult<(Store, SessionId)> {
     let store = Store::new(&config.paths.state);
     let id = sessions::find_session(&store, &session.unwrap_or_else(|| "last".to_owned()))?;
     Ok((store, id))
+}
+
+fn roots_of(session: &SessionRow) -> CliResult<Roots> {
+    let cwd = &session.cwd;
+    Roots::new(cwd).map_err(|error| format!("{}: {error}", cwd.display()).into())
 }
 
 /// Reverts or reapplies the changes of turns, and prints the report. `session` is an id, a prefix of one, or `last`; if
@@ -66,40 +48,38 @@ pub fn undo_or_redo(
         error => error.into(),
     })?;
     // The previous holder of the lock may have added entries until now.
-    let session = StoredSession::read(store, &id)?;
-    runtime()?.block_on(execute(&session, request, is_dry_run))
+    let (row, last_numbers) = store.read_blocking(|connection| {
+        let numbers = read::last_numbers(connection, read::session_key(connection, &id)?)?;
+        Ok((read::session(connection, &id)?, numbers))
+    })?;
+    let files = Files::new(roots_of(&row)?, None);
+    let log = SessionLog::new(store.clone(), id.clone());
+    log.resume_after(last_numbers);
+    let context = UndoContext { store, log, files, session: id, cancel: CancellationToken::new() };
+    runtime()?.block_on(execute(&context, &row, request, is_dry_run))
 }
 
 async fn execute(
-    session: &StoredSession,
+    context: &UndoContext,
+    row: &SessionRow,
     request: UndoRequest,
     is_dry_run: bool,
 ) -> CliResult<ExitCode> {
-    let roots = session.roots()?;
-    let log = SessionLog::new(session.store.clone(), session.row.id.clone());
-    log.resume_after(session.last_numbers);
-    let context = UndoContext {
-        store: session.store.clone(),
-        log: log.clone(),
-        files: Files::new(roots.clone(), None),
-        session: session.row.id.clone(),
-        cancel: CancellationToken::new(),
-    };
+    let UndoContext { log, files, .. } = context;
     let Some(planned) = context.plan(request).await? else {
         return Err(format!("nothing to do\n{}", context.uncovered().await?).trim_end().into());
     };
     if is_dry_run {
         let report = UndoReport::dry_run(planned);
-        write_stdout(&format!("Dry run, nothing was changed:\n{}", report.text(&roots)))?;
+        write_stdout(&format!("Dry run, nothing was changed:\n{}", report.text(files.roots())))?;
         return Ok(report_status(&report));
     }
     let kind = if request == UndoRequest::Redo { TurnKind::Redo } else { TurnKind::Undo };
     let turn = log.begin_turn(kind, format!("turnwright {}", kind.as_str()));
     let report = context.execute(planned, |_| {}).await;
-    let text = report.text(&roots);
+    let text = report.text(files.roots());
     let id = MessageId::from(format!("undo-note-{turn}"));
     log.add_entry(Entry::Note { id, text: text.clone() });
-    let row = &session.row;
     log.end_turn("end_turn", row.last_id_number, row.cost_usd, None).written().await;
     for notice in log.take_notices() {
         writeln!(stderr(), "turnwright: {notice}").ok();
@@ -120,11 +100,10 @@ pub fn show_diff(
     config: &Config,
 ) -> CliResult<ExitCode> {
     let (store, id) = find(session, config)?;
-    let session = StoredSession::read(store, &id)?;
-    let roots = session.roots()?;
-    let changes = session.store.read_blocking(|connection| {
-        turn_changes(connection, &session.row.id, what, &roots, SHOWN)
-    })?;
+    let row = store.read_blocking(|connection| read::session(connection, &id))?;
+    let roots = roots_of(&row)?;
+    let changes =
+        store.read_blocking(|connection| turn_changes(connection, &id, what, &roots, SHOWN))?;
     if changes.files.is_empty() {
         return Err(format!("no files were changed\n{}", changes.uncovered).trim_end().into());
     }
@@ -135,7 +114,7 @@ pub fn show_diff(
             json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
                 "after": state_json(&file.after), "diff": file.diff })
         });
-        let session = session.row.id.as_str();
+        let session = id.as_str();
         let all = json!({ "session": session, "turns": turns, "files": files.collect::<Vec<_>>() });
         write_stdout(&format!("{all:#}\n"))?;
     } else {

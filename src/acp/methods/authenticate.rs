@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use crate::acp::capabilities;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
-use crate::acp::schema::{AuthenticateRequest, AuthenticateResponse};
+use crate::acp::schema::AuthenticateRequest;
 use crate::completion::Completion;
 use turnwright_rpc::Peer;
 
 pub(super) fn authenticate(
     connection: &mut Connection,
     params: AuthenticateRequest,
-    reply: Responder<AuthenticateResponse>,
+    reply: Responder<Value>,
 ) {
     let peer = connection.peer.clone();
-    choose(connection, &params, Some(peer), reply.done(|()| AuthenticateResponse::new()));
+    choose(connection, &params, Some(peer), reply.done(|()| json!({})));
 }
 
 /// The parameters are those of version 1.

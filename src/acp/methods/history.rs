@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
+use crate::acp::error::invalid;
 use crate::acp::responder::Responder;
-use crate::error::Error;
 use crate::session::{self, HistoryPage, MessageRecord};
 use turnwright_types::ids::SessionId;
 use turnwright_types::timestamp::rfc3339_millis;
@@ -36,7 +36,7 @@ pub(super) fn get_messages(
     let HistoryRequest { session_id, limit, before } = params;
     let limit = limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
-        return reply.fail(&Error::InvalidParams(format!("`limit` must be 1 to {MAX_LIMIT}")));
+        return reply.fail(&invalid(format!("`limit` must be 1 to {MAX_LIMIT}")));
     }
     let id = SessionId::from(session_id.as_str());
     let done = reply.done(move |page: HistoryPage<MessageRecord>| {

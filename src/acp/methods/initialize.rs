@@ -9,6 +9,7 @@ use crate::acp::capabilities::{
     ClientCaps, auth_methods, later_offer, make_offer, read_client_caps, read_v2_client_caps,
 };
 use crate::acp::connection::Connection;
+use crate::acp::error::invalid;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
     AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthStatusCapabilities, Implementation,
@@ -79,7 +80,7 @@ pub(super) fn initialize_v2(connection: &mut Connection, params: Value, reply: R
 }
 
 fn refused(why: &str) -> Error {
-    Error::InvalidParams(format!("Invalid parameters for initialize: {why}"))
+    invalid(format!("Invalid parameters for initialize: {why}"))
 }
 
 /// The response of version 1 (R-INIT-3, R-INIT-4).

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use url::Url;
 
 use super::auth_status::{account_status, notify_change};
 use crate::acp::connection::Connection;
+use crate::acp::error::invalid;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
-    DisableProviderRequest, DisableProviderResponse, ListProvidersRequest, ListProvidersResponse,
-    LlmProtocol, ProviderCurrentConfig, ProviderInfo, SetProviderRequest, SetProviderResponse,
+    DisableProviderRequest, ListProvidersRequest, ListProvidersResponse, LlmProtocol,
+    ProviderCurrentConfig, ProviderInfo, SetProviderRequest,
 };
 use crate::error::Error;
 use tokio::task::spawn_blocking;
@@ -39,40 +41,36 @@ pub(super) fn list_providers(
 pub(super) fn set_provider(
     connection: &mut Connection,
     params: SetProviderRequest,
-    reply: Responder<SetProviderResponse>,
+    reply: Responder<Value>,
 ) {
     let Some((provider, reply)) = reply.if_ok(wanted_provider(params)) else { return };
-    change(connection, provider, || reply.ok(&SetProviderResponse::new()));
+    change(connection, provider, reply);
 }
 
 pub(super) fn disable_provider(
     connection: &mut Connection,
     params: DisableProviderRequest,
-    reply: Responder<DisableProviderResponse>,
+    reply: Responder<Value>,
 ) {
     // One that does not exist is disabled already.
     if &*params.provider_id.0 != DEFAULT_PROVIDER {
-        return reply.ok(&DisableProviderResponse::new());
+        return reply.ok(&json!({}));
     }
-    change(connection, ClientProvider::Disabled, || {
-        reply.ok(&DisableProviderResponse::new());
-    });
+    change(connection, ClientProvider::Disabled, reply);
 }
 
 fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> {
     let SetProviderRequest { provider_id, api_type, base_url, headers, .. } = params;
     let base_url = pasted_base_url(&base_url);
     if &*provider_id.0 != DEFAULT_PROVIDER {
-        let why = format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`");
-        return Err(Error::InvalidParams(why));
+        return Err(invalid(format!("Unknown provider; the only one is `{DEFAULT_PROVIDER}`")));
     }
     if api_type != LlmProtocol::OpenAi {
-        let why = "`apiType` must be openai, the only API that is supported";
-        return Err(Error::InvalidParams(why.to_owned()));
+        return Err(invalid("`apiType` must be openai, the only API that is supported"));
     }
     if !Url::parse(&base_url).is_ok_and(|url| is_usable_address(&url)) {
         let why = "`baseUrl` must be an http or https address. Credentials belong into `headers`";
-        return Err(Error::InvalidParams(why.to_owned()));
+        return Err(invalid(why));
     }
     let headers = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
     Ok(ClientProvider::Set { base_url, headers })
@@ -89,11 +87,7 @@ fn is_usable_address(url: &Url) -> bool {
 }
 
 /// Changes the provider. Sessions that are opened from now on use it.
-fn change(
-    connection: &mut Connection,
-    provider: ClientProvider,
-    answer: impl FnOnce() + Send + 'static,
-) {
+fn change(connection: &mut Connection, provider: ClientProvider, reply: Responder<Value>) {
     let host = Arc::clone(&connection.host);
     let peer = connection.peer.clone();
     connection.host.spawn(async move {
@@ -108,7 +102,7 @@ fn change(
         if !matches!(registered, Ok(Ok(()))) {
             tracing::error!("the client's credentials cannot be redacted");
         }
-        answer();
+        reply.ok(&json!({}));
         notify_change(host, &peer, &before).await;
     });
 }

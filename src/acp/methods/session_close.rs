@@ -4,22 +4,18 @@ use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
-use crate::acp::schema::{CloseSessionRequest, CloseSessionResponse};
+use crate::acp::schema::CloseSessionRequest;
 use crate::session::stored_sessions;
 use turnwright_types::ids::SessionId;
 
 pub(super) fn close_session(
     connection: &mut Connection,
     params: CloseSessionRequest,
-    reply: Responder<CloseSessionResponse>,
+    reply: Responder<Value>,
 ) {
     let found = connection.find_session(&params.session_id.0);
     let Some((_, reply)) = reply.if_ok(found) else { return };
-    let id = SessionId::from(params.session_id.0.as_ref());
-    let closed = connection.close_session(&id);
-    connection.block_session_until(id, closed.clone());
-    let done = reply.done(|()| CloseSessionResponse::new());
-    stored_sessions::report_closed(&connection.host, closed, done);
+    close_session_v2(connection, params, reply);
 }
 
 /// Closing a session that is not open succeeds.

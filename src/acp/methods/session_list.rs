@@ -1,12 +1,12 @@
 //! `session/list`, which pages through the stored sessions.
 
 use crate::acp::connection::Connection;
+use crate::acp::error::invalid;
 use crate::acp::from_wire;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
     ListSessionsRequest, ListSessionsResponse, SessionArchiveFilter, SessionInfo,
 };
-use crate::error::Error;
 use crate::session::SessionRow;
 use crate::session::stored_sessions::{self, ListRequest, SessionPage};
 use turnwright_types::effect::escape_hidden_line;
@@ -23,10 +23,7 @@ pub(super) fn list_sessions(
         SessionArchiveFilter::Exclude => Some(false),
         SessionArchiveFilter::Include => None,
         SessionArchiveFilter::Only => Some(true),
-        _ => {
-            let text = "`archived` must be exclude, include or only";
-            return reply.fail(&Error::InvalidParams(text.to_owned()));
-        }
+        _ => return reply.fail(&invalid("`archived` must be exclude, include or only")),
     };
     let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
     let handles = connection.sessions.iter().filter(|(_, handle)| handle.is_open());

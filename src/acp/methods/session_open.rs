@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
+use crate::acp::error::invalid;
 use crate::acp::mcp_servers::read_with_servers;
 use crate::acp::opening::{self, OpeningRequest};
 use crate::acp::responder::Responder;
@@ -179,7 +180,7 @@ fn read_typed<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T,
             (Some("id"), Some(Value::String(_))) | (Some("boolean"), Some(Value::Bool(_))) => {}
             (None | Some("id" | "boolean"), _) | (_, None) => {
                 let text = "An entry of `configOptions` needs a `type` and a `value` of that type";
-                return Err(Error::InvalidParams(text.to_owned()));
+                return Err(invalid(text));
             }
             _ => {
                 entry["type"] = "boolean".into();
@@ -196,9 +197,6 @@ fn replays(params: &Value) -> Result<bool, Error> {
     match params.get("replayFrom").filter(|cursor| !cursor.is_null()) {
         None => Ok(false),
         Some(from) if from.get("type").is_some_and(|kind| kind == "start") => Ok(true),
-        Some(_) => {
-            let text = "`replayFrom` must be of the type `start`, or absent";
-            Err(Error::InvalidParams(text.to_owned()))
-        }
+        Some(_) => Err(invalid("`replayFrom` must be of the type `start`, or absent")),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
-use crate::acp::error::invalid_params;
+use crate::acp::error::{invalid, invalid_params};
 use crate::acp::responder::Responder;
 use crate::acp::schema::{PromptRequest, PromptResponse};
 use crate::acp::{from_wire, to_wire};
@@ -110,11 +110,9 @@ fn read_key(params: &str) -> Result<Option<Box<str>>, Error> {
             // Neither long enough to be stored elsewhere, nor anything that looks like a secret.
             Ok(Some(sha256_hex(key.as_bytes()).into()))
         }
-        _ => {
-            let text =
-                format!("`idempotencyKey` must be a text of 1 to {MAX_KEY_CHARS} characters");
-            Err(Error::InvalidParams(text))
-        }
+        _ => Err(invalid(format!(
+            "`idempotencyKey` must be a text of 1 to {MAX_KEY_CHARS} characters"
+        ))),
     }
 }
 

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
+use crate::acp::error::invalid;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{SetSessionConfigOptionRequest, SetSessionConfigOptionResponse};
 use crate::acp::{to_wire, v2};
@@ -52,7 +53,7 @@ pub(super) fn set_option_v2(
 
 fn refused(name: &str, expected: &str) -> Error {
     let known = ConfigOptionId::ALL.map(ConfigOptionId::id).join(", ");
-    Error::InvalidParams(format!(
+    invalid(format!(
         "Unknown option `{name}`, or a value that is not {expected}; options are: {known}"
     ))
 }

@@ -6,18 +6,17 @@ use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
-use crate::acp::schema::{SetSessionModeRequest, SetSessionModeResponse};
+use crate::acp::schema::SetSessionModeRequest;
 use turnwright_types::update::ConfigOptionId;
 
 pub(super) fn set_mode(
     connection: &mut Connection,
     params: SetSessionModeRequest,
-    reply: Responder<SetSessionModeResponse>,
+    reply: Responder<Value>,
 ) {
     let SetSessionModeRequest { session_id, mode_id, .. } = params;
     let Some((handle, reply)) = reply.if_ok(connection.find_session(&session_id.0)) else { return };
-    let done = reply.done(|_| SetSessionModeResponse::new());
-    handle.set(ConfigOptionId::Mode, mode_id.0.to_string(), done);
+    handle.set(ConfigOptionId::Mode, mode_id.0.to_string(), reply.done(|_| json!({})));
 }
 
 /// The parameters of `session/set_model`, which version 0.13.5 of the protocol removed.

@@ -32,38 +32,37 @@ const MAX_REOPENINGS: usize = 8;
 const SHORT_BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Something to be written.
-pub(super) trait WriteJob: Send {
+pub(super) struct WriteJob {
     /// The kind of failure that its commit must survive.
-    fn durability(&self) -> Durability;
+    pub(super) durability: Durability,
+    /// The approximate bytes that it retains while it waits in the backlog; `None` if it does not
+    /// wait there but just fails.
+    pub(super) retained_bytes: Option<usize>,
+    pub(super) work: Box<dyn JobWork>,
+}
+
+/// The work of a job, and its caller.
+pub(super) trait JobWork: Send {
     /// Writes within an open transaction. Is called again if the transaction fails.
     fn run(&mut self, connection: &Connection) -> Result<()>;
     /// Sends the result to the caller, once.
     fn complete(&mut self, result: Result<()>);
-    /// The approximate bytes that it retains while it waits in the backlog; `None` if it does not
-    /// wait there but just fails.
-    fn retained_bytes(&self) -> Option<usize>;
     /// True if the caller may still be waiting for the result.
     fn is_awaited(&self) -> bool;
 }
 
 /// A closure to run, and the channel for its result.
-pub(super) struct SubmittedJob<T, F> {
-    pub(super) durability: Durability,
-    pub(super) retained_bytes: Option<usize>,
+pub(super) struct SubmittedWork<T, F> {
     pub(super) work: F,
     pub(super) value: Option<T>,
     pub(super) done: Option<oneshot::Sender<Result<T>>>,
 }
 
-impl<T, F> WriteJob for SubmittedJob<T, F>
+impl<T, F> JobWork for SubmittedWork<T, F>
 where
     T: Send,
     F: FnMut(&Connection) -> Result<T> + Send,
 {
-    fn durability(&self) -> Durability {
-        self.durability
-    }
-
     fn run(&mut self, connection: &Connection) -> Result<()> {
         self.value = Some((self.work)(connection)?);
         Ok(())
@@ -75,10 +74,6 @@ where
             // The caller may have stopped waiting.
             done.send(result).ok();
         }
-    }
-
-    fn retained_bytes(&self) -> Option<usize> {
-        self.retained_bytes
     }
 
     fn is_awaited(&self) -> bool {
@@ -169,7 +164,7 @@ impl WriterThread {
     }
 
     /// Writes new jobs, after the ones that are already waiting.
-    fn write_batch(&mut self, batch: Vec<Box<dyn WriteJob>>) {
+    fn write_batch(&mut self, batch: Vec<WriteJob>) {
         match self.drain_backlog() {
             Ok(()) => self.commit(batch),
             Err(error) => batch.into_iter().for_each(|job| self.defer(job, &error)),
@@ -204,7 +199,7 @@ impl WriterThread {
         Ok(())
     }
 
-    fn commit(&mut self, mut batch: Vec<Box<dyn WriteJob>>) {
+    fn commit(&mut self, mut batch: Vec<WriteJob>) {
         let together = self.commit_batch(&mut batch);
         let is_storage_fault = together.as_ref().is_err_and(|error| error.fault().is_some());
         if batch.len() == 1 || together.is_ok() || is_storage_fault {
@@ -223,7 +218,7 @@ impl WriterThread {
         }
     }
 
-    fn finish(&mut self, mut job: Box<dyn WriteJob>, result: Result<()>) {
+    fn finish(&mut self, mut job: WriteJob, result: Result<()>) {
         match result {
             Err(error) if error.fault().is_some() => self.defer(job, &error),
             result => {
@@ -235,14 +230,14 @@ impl WriterThread {
                         ));
                     }
                 }
-                job.complete(result);
+                job.work.complete(result);
             }
         }
     }
 
     /// Reports the error to the caller, and puts the job into the backlog if it is to be retried.
-    fn defer(&mut self, mut job: Box<dyn WriteJob>, error: &StoreError) {
-        let is_retried = job.retained_bytes().is_some();
+    fn defer(&mut self, mut job: WriteJob, error: &StoreError) {
+        let is_retried = job.retained_bytes.is_some();
         if is_retried {
             if self.backlog.is_empty() {
                 tracing::error!(%error, "the store cannot be written for now");
@@ -251,7 +246,7 @@ impl WriterThread {
             self.shared.set_current_error(Some(error.clone()));
         }
         // After the fault is recorded, because the waiting caller may ask for it at once.
-        job.complete(Err(error.clone()));
+        job.work.complete(Err(error.clone()));
         if is_retried {
             let dropped = self.backlog.push(job);
             self.shared.add_dropped(dropped.len());
@@ -260,7 +255,7 @@ impl WriterThread {
 
     /// Runs the jobs in one transaction. If the database turns out to be damaged, it is replaced
     /// and they run again in the new one.
-    fn commit_batch(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<()> {
+    fn commit_batch(&mut self, batch: &mut [WriteJob]) -> Result<()> {
         match self.try_commit(batch) {
             Err(error) if error.fault() == Some(StorageFault::Corrupt) => {
                 self.replace_database(error)?;
@@ -280,7 +275,7 @@ impl WriterThread {
         damage::replace(&self.shared, &files)
     }
 
-    fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<()> {
+    fn try_commit(&mut self, batch: &mut [WriteJob]) -> Result<()> {
         let is_already_failing =
             self.was_locked || !self.backlog.is_empty() || self.shared.current_error().is_some();
         let is_final_flush = self.shared.is_final_flush.load(Ordering::Relaxed);
@@ -305,11 +300,7 @@ impl WriterThread {
 
     /// Runs the jobs in the open database. Returns false, and writes nothing, if its files were
     /// removed or replaced.
-    fn try_transaction(
-        &mut self,
-        batch: &mut [Box<dyn WriteJob>],
-        timeout: Duration,
-    ) -> Result<bool> {
+    fn try_transaction(&mut self, batch: &mut [WriteJob], timeout: Duration) -> Result<bool> {
         let database = match &mut self.database {
             Some(database) => database,
             none => none.insert(damage::open(&self.shared, timeout)?),
@@ -318,7 +309,7 @@ impl WriterThread {
         connection.busy_timeout(timeout)?;
         #[cfg(test)]
         self.shared.limit_pages(connection)?;
-        let needs_full_sync = batch.iter().any(|job| job.durability() == Durability::PowerLoss);
+        let needs_full_sync = batch.iter().any(|job| job.durability == Durability::PowerLoss);
         if needs_full_sync {
             connection.pragma_update(None, "synchronous", "FULL")?;
         }
@@ -330,7 +321,7 @@ impl WriterThread {
     }
 }
 
-fn run_transaction(database: &OpenDatabase, batch: &mut [Box<dyn WriteJob>]) -> Result<bool> {
+fn run_transaction(database: &OpenDatabase, batch: &mut [WriteJob]) -> Result<bool> {
     let connection = &database.connection;
     let run = |words: &str| connection.prepare_cached(words)?.execute([]);
     let begun = run("BEGIN IMMEDIATE");
@@ -343,7 +334,7 @@ fn run_transaction(database: &OpenDatabase, batch: &mut [Box<dyn WriteJob>]) -> 
         return Ok(false);
     }
     begun?;
-    let worked = batch.iter_mut().try_for_each(|job| job.run(connection));
+    let worked = batch.iter_mut().try_for_each(|job| job.work.run(connection));
     let done = worked.and_then(|()| Ok(run("COMMIT").map(drop)?));
     if done.is_err() && !connection.is_autocommit() {
         run("ROLLBACK")?;

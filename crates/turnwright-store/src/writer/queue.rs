@@ -46,7 +46,7 @@ pub(crate) fn job_queue() -> (JobSender, JobReceiver) {
 impl JobSender {
     /// Appends a job. Returns the jobs that found no room, as [`JobList::push`] does. If the thread
     /// has ended, the job is dropped.
-    pub(crate) fn send(&self, job: Box<dyn WriteJob>) -> Vec<Box<dyn WriteJob>> {
+    pub(crate) fn send(&self, job: WriteJob) -> Vec<WriteJob> {
         let mut state = self.0.state.lock();
         if state.is_closed {
             return Vec::new();
@@ -73,7 +73,7 @@ impl JobReceiver {
         &self,
         most: usize,
         timeout: Duration,
-    ) -> Result<Vec<Box<dyn WriteJob>>, RecvTimeoutError> {
+    ) -> Result<Vec<WriteJob>, RecvTimeoutError> {
         let mut state = self.0.state.lock();
         if state.jobs.is_empty() && !state.is_closed {
             self.0.changed.wait_for(&mut state, timeout);
@@ -100,7 +100,7 @@ impl Drop for JobReceiver {
 
 /// A list of jobs. When it gets too large, it drops the oldest jobs without a waiting caller.
 pub(crate) struct JobList {
-    jobs: VecDeque<Box<dyn WriteJob>>,
+    jobs: VecDeque<WriteJob>,
     bytes: usize,
     max_bytes: usize,
 }
@@ -117,18 +117,18 @@ impl JobList {
 
     /// Adds a job. Returns the jobs that were dropped to stay within the limits: older ones without a waiting
     /// caller, or the new one if dropping those is not enough.
-    pub(crate) fn push(&mut self, job: Box<dyn WriteJob>) -> Vec<Box<dyn WriteJob>> {
+    pub(crate) fn push(&mut self, job: WriteJob) -> Vec<WriteJob> {
         let mut dropped = Vec::new();
-        self.bytes += size(job.as_ref());
+        self.bytes += size(&job);
         while self.is_too_large()
-            && let Some(oldest) = self.jobs.iter().position(|job| !job.is_awaited())
+            && let Some(oldest) = self.jobs.iter().position(|job| !job.work.is_awaited())
             && let Some(oldest) = self.jobs.remove(oldest)
         {
-            self.bytes -= size(oldest.as_ref());
+            self.bytes -= size(&oldest);
             dropped.push(oldest);
         }
         if self.is_too_large() && !self.jobs.is_empty() {
-            self.bytes -= size(job.as_ref());
+            self.bytes -= size(&job);
             dropped.push(job);
         } else {
             self.jobs.push_back(job);
@@ -142,21 +142,21 @@ impl JobList {
     }
 
     /// Takes the oldest jobs, at most `most`.
-    pub(crate) fn take(&mut self, most: usize) -> Vec<Box<dyn WriteJob>> {
+    pub(crate) fn take(&mut self, most: usize) -> Vec<WriteJob> {
         let taken: Vec<_> = self.jobs.drain(..most.min(self.jobs.len())).collect();
-        self.bytes -= taken.iter().map(|job| size(job.as_ref())).sum::<usize>();
+        self.bytes -= taken.iter().map(size).sum::<usize>();
         taken
     }
 
     /// Puts jobs back at the front, in their order.
-    pub(crate) fn put_back(&mut self, jobs: Vec<Box<dyn WriteJob>>) {
+    pub(crate) fn put_back(&mut self, jobs: Vec<WriteJob>) {
         for job in jobs.into_iter().rev() {
-            self.bytes += size(job.as_ref());
+            self.bytes += size(&job);
             self.jobs.push_front(job);
         }
     }
 }
 
-fn size(job: &dyn WriteJob) -> usize {
-    job.retained_bytes().unwrap_or_default().saturating_add(JOB_OVERHEAD)
+fn size(job: &WriteJob) -> usize {
+    job.retained_bytes.unwrap_or_default().saturating_add(JOB_OVERHEAD)
 }

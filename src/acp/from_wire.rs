@@ -17,21 +17,16 @@ const DISTRIBUTION: &str = "WSL_DISTRO_NAME";
 #[cfg(target_os = "linux")]
 const WSL_HOSTS: [&str; 2] = ["wsl.localhost", "wsl$"];
 
-/// The folder that a client names. Some clients write `~` for the home folder.
-pub(super) fn folder(path: PathBuf) -> PathBuf {
-    local_path(with_home(path))
-}
-
-/// The path here. An editor on Windows whose agent runs in WSL writes it with backslashes, as a share of the
-/// distribution, or with a drive.
+/// The folder that a client names. Some clients write `~` for the home folder. An editor on Windows whose agent runs
+/// in WSL writes it with backslashes, as a share of the distribution, or with a drive.
 #[cfg(target_os = "linux")]
-fn local_path(path: PathBuf) -> PathBuf {
-    folder_in(path, turnwright_config::own_variable(DISTRIBUTION).as_deref())
+pub(super) fn folder(path: PathBuf) -> PathBuf {
+    folder_in(with_home(path), turnwright_config::own_variable(DISTRIBUTION).as_deref())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn local_path(path: PathBuf) -> PathBuf {
-    path
+pub(super) fn folder(path: PathBuf) -> PathBuf {
+    with_home(path)
 }
 
 /// The working folder that a client names. Some clients call the folder in which they have started the agent `.`; a
@@ -63,7 +58,7 @@ fn folder_in(path: PathBuf, distribution: Option<&str>) -> PathBuf {
     }
 }
 
-/// The address of a file that a client attaches. An editor on Windows names it like a folder.
+/// The address of a file that a client attaches. An editor on Windows names it like [`folder`].
 fn file_uri(uri: String) -> String {
     let Some(place) = uri.strip_prefix("file://") else { return uri };
     let plain = place.replacen("%3A", ":", 1).replacen("%3a", ":", 1).replacen("%24", "$", 1);
@@ -71,10 +66,11 @@ fn file_uri(uri: String) -> String {
     let is_path = plain.as_bytes().get(1) == Some(&b':') || plain.starts_with("//");
     let named = match plain.strip_prefix('/') {
         _ if is_path => plain.clone(),
-        Some(local) => local.to_owned(),
-        None => format!("//{plain}"),
+        // In an address, `~` is a name like any other.
+        Some(local) if !local.starts_with('~') => local.to_owned(),
+        _ => format!("//{plain}"),
     };
-    let meant = local_path(PathBuf::from(&named));
+    let meant = folder(PathBuf::from(&named));
     if meant == Path::new(&named) { uri } else { format!("file://{}", meant.display()) }
 }
 

@@ -33,6 +33,8 @@ use turnwright_types::update::{ConfigOption, ConfigOptionId, SlashCommand, Updat
 
 /// The stop reason that is stored for a turn that has died.
 const DIED: &str = "died";
+/// The words by which other agents call the levels of [`ReasoningEffort::ALL`], as some clients send them to any agent.
+const ALIASES: [&str; 6] = ["auto", "off", "minimal", "medium", "high", "max"];
 
 pub(super) struct SessionActor {
     pub(super) host: Arc<SessionHost>,
@@ -255,7 +257,8 @@ impl SessionActor {
             let no_effort = "This model has no reasoning effort to choose";
             return Err(Error::InvalidParams(no_effort.to_owned()));
         }
-        let Some(effort) = ReasoningEffort::parse(value) else {
+        let same = ALIASES.iter().position(|word| *word == value).map(|i| ReasoningEffort::ALL[i]);
+        let Some(effort) = ReasoningEffort::parse(value).or(same) else {
             let valid = ReasoningEffort::ALL.map(ReasoningEffort::id);
             return Err(settings::unknown_value("effort", value, &valid));
         };

@@ -203,13 +203,9 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Returns the model with this name. Some clients call the one with which any agent begins `default`. Reads files,
-    /// so it must not run on the runtime's thread.
+    /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.
     pub(super) fn model_named(&self, name: &str) -> Result<Arc<dyn Model>, Error> {
         let settings = self.config.snapshot();
-        if name == "default" && !self.models.choices().iter().any(|choice| choice == name) {
-            return self.model(&settings);
-        }
         redact::register_keys(settings.secrets()).map_err(settings_error)?;
         let provider = settings.provider_for(name).map_err(settings_error)?;
         self.models.get(provider, settings.list_models())

@@ -87,7 +87,8 @@ pub(super) fn unknown_value(what: &str, value: &str, known: &[&str]) -> Error {
 pub(super) type ChosenModel = (Arc<dyn Model>, Option<String>);
 
 /// Returns the model with this name. The provider need not list it, because many lists are
-/// incomplete: the first request will show whether it exists.
+/// incomplete: the first request will show whether it exists. Some clients call the default model of any agent
+/// `default`; one that a server really lists by this name comes first.
 async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Error> {
     if name.trim().is_empty() || name.len() > 500 {
         return Err(Error::InvalidParams("The name of the model is empty or too long".to_owned()));
@@ -95,7 +96,10 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
     // The session can continue with its current model, so the error must not ask the client to sign
     // in.
     let finder = Arc::clone(&host);
-    let finding = spawn_blocking(move || finder.model_named(&name));
+    let is_usual = name == "default" && !host.models.choices().contains(&name);
+    let finding = spawn_blocking(move || {
+        if is_usual { finder.model(&finder.config().snapshot()) } else { finder.model_named(&name) }
+    });
     let found = finding.await.map_err(|_| Error::Internal { place: "the choice of a model" })?;
     let model = found.map_err(|error| Error::InvalidParams(error_chain(&error)))?;
     let name = model.name().to_owned();

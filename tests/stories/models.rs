@@ -491,6 +491,19 @@ fn a_client_may_call_the_model_with_which_sessions_begin_default() {
 }
 
 #[test]
+fn a_model_that_its_server_really_calls_default_can_be_chosen() {
+    let provider = Provider::of(&["a", "default"]);
+    let mut agent = configured("model = 'a'")
+        .variable("OPENAI_BASE_URL", &provider.base_url())
+        .variable("OPENAI_API_KEY", "sk-of-nobody")
+        .initialize();
+    open(&mut agent);
+    agent.wait_for_update("config_option_update");
+    let answer = set(&mut agent, "model", "default");
+    assert_eq!(current_values(&answer["result"])[0], "model=default", "{answer}");
+}
+
+#[test]
 fn an_endpoint_that_takes_any_name_gets_neither_default_nor_an_empty_one() {
     let provider = Provider::of(&["a", "b"]);
     let mut agent = configured("model = 'a'")

@@ -283,6 +283,7 @@ mod tests {
             ),
             (none(), "mode = 'alles'", "config.toml: `mode` is `alles`, expected one of ask, plan"),
             (none(), "effort = 'huge'", "config.toml: `effort` is `huge`, expected one of"),
+            (none(), "effort = 'max'", "config.toml: `effort` is `max`, expected one of"),
             (
                 none(),
                 "[web]\nallow = ['http://localhost:3000/']",

@@ -350,16 +350,9 @@ impl ReasoningEffort {
         }
     }
 
-    /// The inverse of [`ReasoningEffort::id`]. The words of other agents mean the nearest level.
+    /// The inverse of [`ReasoningEffort::id`].
     pub fn parse(id: &str) -> Option<ReasoningEffort> {
-        let meant = match id {
-            "auto" => "default",
-            "off" | "disabled" => "none",
-            "minimal" => "low",
-            "max" => "xhigh",
-            known => known,
-        };
-        ReasoningEffort::ALL.into_iter().find(|effort| effort.id() == meant)
+        ReasoningEffort::ALL.into_iter().find(|effort| effort.id() == id)
     }
 }
 

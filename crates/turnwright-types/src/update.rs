@@ -173,12 +173,11 @@ impl ConfigOptionId {
         }
     }
 
-    /// The inverse of [`ConfigOptionId::id`]. Some clients send any agent the name that another one has for the effort.
+    /// The inverse of [`ConfigOptionId::id`]. Some clients send any agent another one's name for the effort, such as
+    /// `reasoning_effort`.
     pub fn parse(id: &str) -> Option<ConfigOptionId> {
-        match id {
-            "effort" | "reasoning_effort" | "thinkingEffort" => Some(ConfigOptionId::Effort),
-            _ => ConfigOptionId::ALL.into_iter().find(|option| option.id() == id),
-        }
+        let meant = if id.to_lowercase().ends_with("effort") { Self::Effort.id() } else { id };
+        ConfigOptionId::ALL.into_iter().find(|option| option.id() == meant)
     }
 }
 

@@ -35,7 +35,7 @@ struct AuthState {
     client_secret: Option<&'static str>,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
-    /// What the address of the authorization server has behind that of the MCP server.
+    /// The path of the authorization server behind the address of the MCP server.
     named_path: &'static str,
     /// True if the server has no metadata.
     is_silent: bool,

@@ -494,7 +494,7 @@ fn config_risk(
     if !is_complete {
         return Some(not_understood());
     }
-    // What a file includes may change later, so it proves nothing about all uses.
+    // The files that it includes may change later, so they prove nothing about all uses.
     let included = if git.is_some() { MAX_SETTINGS_FILES } else { 0 };
     let read = [&own[..], &configs[..]].map(|files| read_settings(files, included));
     let [Some(own), Some(of_modules)] = read else { return Some(not_understood()) };

@@ -1,6 +1,5 @@
 //! Shared by the tools that change files: how a change is shown and reported, and which paths are refused.
 
-use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use serde::de::IgnoredAny;
@@ -273,13 +272,6 @@ pub(super) fn short_text(text: &str) -> String {
          text with write_file.",
         numbered.join("\n")
     )
-}
-
-/// Returns true if a file of this name has no fences of Markdown around all of its text.
-pub(super) fn is_code(path: &str) -> bool {
-    let end = Path::new(path).extension().and_then(OsStr::to_str);
-    let texts = ["md", "mdx", "mdc", "markdown", "qmd", "Rmd", "rst", "adoc", "txt"];
-    end.is_some_and(|end| !texts.contains(&end))
 }
 
 /// The first changed line, counted from 1.

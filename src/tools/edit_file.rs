@@ -16,7 +16,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::redact;
-use turnwright_types::text::{counted, unfenced};
+use turnwright_types::text::counted;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineCounts};
 use turnwright_workspace::edit::{self, AppliedEdits, EditErrorKind, TextEdit};
@@ -48,22 +48,18 @@ struct TextReplacement {
 impl EditFile {
     /// The edits of the list and of the single replacement.
     fn edits(&self) -> Vec<TextEdit> {
-        let is_code = edit_common::is_code(&self.path);
-        let listed = self
-            .edits
-            .iter()
-            .map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all, is_code));
+        let edits = self.edits.iter();
+        let listed =
+            edits.map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all));
         let texts = self.old_string.as_ref().zip(self.new_string.as_ref());
-        let single = texts.map(|(old, new)| text_edit(old, new, self.replace_all, is_code));
+        let single = texts.map(|(old, new)| text_edit(old, new, self.replace_all));
         listed.chain(single).collect()
     }
 }
 
-/// The edit that is meant: of code, without the fences of Markdown that are around both texts.
-fn text_edit(old: &str, new: &str, replace_all: Option<bool>, is_code: bool) -> TextEdit {
-    let (from, to) = unfenced(old).zip(unfenced(new)).filter(|_| is_code).unwrap_or((old, new));
+fn text_edit(old: &str, new: &str, replace_all: Option<bool>) -> TextEdit {
     let replace_all = replace_all.unwrap_or(false);
-    TextEdit { old: from.to_owned(), new: to.to_owned(), replace_all }
+    TextEdit { old: old.to_owned(), new: new.to_owned(), replace_all }
 }
 
 /// The edit as computed for the preview.

@@ -1,6 +1,6 @@
 //! `write_file`: creates, replaces or appends to a text file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use schemars::JsonSchema;
@@ -33,6 +33,9 @@ pub(super) const MAX_UNREAD_BYTES: usize = 4096;
 
 /// At most this many characters of the last line are shown.
 const MAX_LAST_CHARS: usize = 120;
+/// The extensions of files whose whole text is never a block of Markdown.
+const CODE_ENDS: &str =
+    "c cpp cs css go h html java js json jsx kt php py rb rs sh sql swift toml ts tsx yaml yml";
 
 /// Create, replace or append to a text file. Split content of more than 2000 characters: write the
 /// first part, then append.
@@ -100,7 +103,7 @@ impl Tool for WriteFile {
         let target = site.resolve(PathBuf::from(&self.path));
         self.is_new = site.may_look() && !target.path.exists();
         let content = self.content.as_str();
-        let fenced = text::unfenced(content).filter(|_| edit_common::is_code(&self.path));
+        let fenced = text::unfenced(content).filter(|_| is_code(&self.path));
         let repaired = unnumbered_lines(content)
             .map(|lines| (lines, " The line numbers in `content` were left out."))
             .or_else(|| Some((fenced?.to_owned(), " The fence around `content` was left out.")))
@@ -209,6 +212,12 @@ impl Tool for WriteFile {
         let view = view(self.verb(), target, ctx.env.files.roots());
         Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
+}
+
+/// Returns true if a file of this name has code, and no fence of Markdown around it.
+fn is_code(path: &str) -> bool {
+    let mut ends = CODE_ENDS.split(' ');
+    Path::new(path).extension().is_some_and(|extension| ends.any(|end| extension == end))
 }
 
 /// Computes the new text and its diff.

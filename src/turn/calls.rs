@@ -160,11 +160,10 @@ impl Turn {
             Arguments::Unusable { reason, .. } => {
                 // Of a call that is cut off, and of tools of servers, no more is said.
                 let is_told = tool.server().is_none() && reason.ends_with("Nothing was executed.");
-                let Some(spec) = tool.spec(&self.conversation.offer()).filter(|_| is_told) else {
-                    return Err(reason.into());
-                };
-                let names = marked_names(&spec.parameters).join(", ");
-                return Err(format!("{reason} It takes: {names}.").into());
+                let spec = tool.spec(&self.conversation.offer()).filter(|_| is_told);
+                let names = spec.map(|spec| marked_names(&spec.parameters).join(", "));
+                let more = names.map_or(String::new(), |names| format!(" It takes: {names}."));
+                return Err((reason + &more).into());
             }
         };
         let (tool, arguments) = match patch_call(tool.name(), &arguments) {

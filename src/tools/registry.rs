@@ -25,7 +25,6 @@ use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
-use turnwright_types::update::COMMAND_TOOL;
 use turnwright_types::work_settings::ToolChoice;
 
 /// Prefixes that models put in front of a name.
@@ -38,10 +37,7 @@ const PREFIXES: &str = "functions. functions: default_api. default_api: tools. t
 const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("read_file", "read view cat viewfile openfile catfile"),
     ("write_file", "write create createfile writetofile"),
-    (
-        "edit_file",
-        "edit replace replaceinfile replacestringinfile searchreplace strreplace multiedit",
-    ),
+    ("edit_file", "edit replace replaceinfile replacestringinfile strreplace multiedit"),
     ("list_dir", "ls listfiles listdirectory listfolder"),
     ("find_files", "glob globfiles filesearch"),
     ("grep", "search ripgrep grepsearch searchfiles searchfilecontent"),
@@ -365,9 +361,7 @@ pub(crate) fn command_limits(entries: &[String]) -> Vec<Rule> {
 
 /// Returns true if this is a name of the tool for commands that may have a pattern.
 fn names_commands(tool: &str) -> bool {
-    let letters = letters_and_digits(tool);
-    let mut known = FOREIGN_NAMES.iter().filter(|(name, _)| *name == COMMAND_TOOL);
-    letters == COMMAND_TOOL || known.any(|(_, names)| names.split(' ').any(|one| one == letters))
+    ["bash", "exec", "shell"].contains(&letters_and_digits(tool).as_str())
 }
 
 /// The rule for an entry with a pattern of commands, `Bash(git log *)`, if it can be kept.
@@ -505,7 +499,9 @@ impl AllowedTools {
         let given = names.map(|names| names.iter().filter(|name| gives_tool(name)).cloned());
         let names = given.and_then(|names| AllowedTools::new(&names.collect::<Vec<_>>()).names);
         let mut denied = AllowedTools::new(denied);
-        if denied.contains("edit_file", &["edit"]) || denied.contains("write_file", &["write"]) {
+        if denied.contains("edit_file", &["edit", "strreplace"])
+            || denied.contains("write_file", &["write", "create"])
+        {
             denied.names.get_or_insert_default().extend(OTHER_EDITS.map(str::to_owned));
         }
         AllowedTools { names, excluded: NOT_FOR_HELPERS, denied: Some(denied.into()), outer }

@@ -110,7 +110,7 @@ fn r_tool_14_an_invalid_call_fails_and_the_turn_goes_on() {
     let table = [
         ("fly", json!({}), "No tool \"fly\""),
         ("exec", json!("{\"command\": \"touch x\""), "not valid JSON"),
-        ("exec", json!("touch x"), "Nothing was executed. It takes: command (required), "),
+        ("exec", json!("touch x"), "not valid JSON"),
         ("exec", json!("[\"touch x\"]"), "must be a JSON object"),
         ("exec", json!({ "cmnd": "touch x" }), "Invalid arguments for exec"),
         ("exec", json!({ "command": " " }), "needs a `command`"),
@@ -126,6 +126,9 @@ fn r_tool_14_an_invalid_call_fails_and_the_turn_goes_on() {
         agent.model().push(says("Sorry.")).unwrap();
         let result = cards::turn(&mut agent);
         assert!(result.contains(reason), "{name} {arguments}: {result}");
+        if *arguments == json!("touch x") {
+            assert!(result.contains("It takes: command (required), "), "{result}");
+        }
         let card = cards::card(&agent, number);
         assert_eq!(card["status"], "failed", "{name} {arguments}");
         assert!(

@@ -25,7 +25,7 @@ fn r_sess_2_an_unusable_working_folder_is_invalid() {
         "..".to_owned(),
         "src".to_owned(),
         "./x".to_owned(),
-        "~".to_owned(),
+        "~x".to_owned(),
         format!("file://{folder}"),
         format!("{folder}/nowhere"),
         format!("{folder}/dangling"),

@@ -70,7 +70,7 @@ pub(crate) use host_questions::HostConsent;
 pub(crate) use memory::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, kept_lines, note_folders};
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, command_limits, essential_weight,
-    gives_tool, is_small,
+    gives_tool, is_small, means,
 };
 pub use registry::{OfferContext, ToolIndex, Toolbox};
 pub(crate) use tool_env::{

@@ -47,7 +47,11 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
          runterminalcommand runinterminal terminal executebash runbash",
     ),
     // A helper that may run commands may read their output.
-    ("exec_output", "exec bash shell"),
+    (
+        "exec_output",
+        "exec bash shell runcommand runshellcommand executecommand execcommand runterminalcmd \
+         runterminalcommand runinterminal terminal executebash runbash",
+    ),
     ("web_fetch", "fetch fetchurl fetchwebpage"),
     ("plan", "todowrite updateplan"),
     ("agent", "task spawn subagent"),
@@ -165,9 +169,7 @@ impl Toolbox {
     /// Returns true if the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
         let Some(allowed) = self.remote.allowed() else { return true };
-        let known = FOREIGN_NAMES.iter().find(|(tool, _)| *tool == name);
-        let foreign: Vec<_> = known.iter().flat_map(|(_, names)| names.split(' ')).collect();
-        allowed.contains(name, &foreign)
+        allowed.contains(name, &foreign_names(name))
     }
 
     /// Returns true if the built-in tool of that name is advertised to this model and for this window. In a
@@ -353,6 +355,18 @@ impl Toolbox {
     }
 }
 
+/// Returns true if a model that writes this name means our tool.
+pub(crate) fn means(written: &str, tool: &str) -> bool {
+    let letters = letters_and_digits(bare_name(written));
+    letters == letters_and_digits(tool) || foreign_names(tool).contains(&letters.as_str())
+}
+
+/// The names that other agents give to this tool.
+fn foreign_names(tool: &str) -> Vec<&'static str> {
+    let known = FOREIGN_NAMES.iter().find(|(name, _)| *name == tool);
+    known.iter().flat_map(|(_, names)| names.split(' ')).collect()
+}
+
 /// The only commands that a helper may run with these entries in its list of tools; empty if it may run all, or none.
 pub(crate) fn command_limits(entries: &[String]) -> Vec<Rule> {
     let has_all = entries.iter().any(|entry| names_commands(entry));
@@ -499,8 +513,9 @@ impl AllowedTools {
         let given = names.map(|names| names.iter().filter(|name| gives_tool(name)).cloned());
         let names = given.and_then(|names| AllowedTools::new(&names.collect::<Vec<_>>()).names);
         let mut denied = AllowedTools::new(denied);
-        if denied.contains("edit_file", &["edit", "strreplace"])
-            || denied.contains("write_file", &["write", "create"])
+        if ["edit_file", "write_file"]
+            .iter()
+            .any(|tool| denied.contains(tool, &foreign_names(tool)))
         {
             denied.names.get_or_insert_default().extend(OTHER_EDITS.map(str::to_owned));
         }

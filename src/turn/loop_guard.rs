@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::checks::edits_files;
 use super::hints::Hints;
+use super::room::handoff::is_rejected;
 use super::{Turn, TurnStep, redacted, stopped_note};
 use crate::tools;
 use turnwright_types::client::{UserQuestion, UserReply};
@@ -79,7 +80,7 @@ impl Turn {
                 LoopFinding::Remind(repetition) => {
                     let note = self.reminder(repetition, call).await;
                     self.append_note(result, &note);
-                    if !result.ok && !self.is_command(&call.name) {
+                    if !result.ok && !is_rejected(result) && !self.is_command(&call.name) {
                         self.leave_out_copies(call);
                     }
                 }

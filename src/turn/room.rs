@@ -526,8 +526,8 @@ pub(crate) fn prune(messages: &mut [Arc<Message>], kept: usize) {
 
 fn is_prunable(message: &Message) -> bool {
     matches!(message, Message::Tool(tool)
-        if !KEPT_TOOLS.contains(&tool.name.as_str())
-            && !tool.text.contains(HELPER_NEWS)
+        if !KEPT_TOOLS.iter().any(|kept| tools::means(&tool.name, kept))
+            && !tool.text.lines().any(|line| line.starts_with(HELPER_NEWS))
             && (tool.text.len() > SHORT_RESULT || !tool.images.is_empty()))
 }
 

@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::budget::HandoffLimits;
-use crate::tools::shown_form;
+use crate::tools::{means, shown_form};
 use crate::turn::Conversation;
 use crate::turn::conversation::MODE_PREFIX;
 use crate::turn::prompt::{DATE_PREFIX, date_line};
@@ -261,8 +261,8 @@ fn answer_to_call(before: &[Arc<Message>], message: &Message, limit: u64) -> Opt
     let shown = |argument: &str| arguments.get(argument)?.as_str().map(shown_form);
     let first_line = text::first_line(&result.text);
     let (answer, subject) = match result.name.as_str() {
-        PLAN_TOOL if result.ok => (first_line, shown("plan")?),
-        QUESTION_TOOL if result.ok => (result.text.as_str(), shown("question")?),
+        name if result.ok && means(name, PLAN_TOOL) => (first_line, shown("plan")?),
+        name if result.ok && means(name, QUESTION_TOOL) => (&*result.text, shown("question")?),
         name if is_rejected(result) => {
             (first_line, text::clip_middle(&format!("{name} {arguments}"), MAX_ERROR_BYTES))
         }
@@ -431,7 +431,7 @@ fn files_read(old: &[Arc<Message>]) -> Vec<String> {
 fn named_by_calls(old: &[Arc<Message>], tool: &str, arguments: [&str; 2]) -> Vec<String> {
     let mut names = Vec::new();
     let answers = old.iter().filter_map(|message| message.as_assistant());
-    for call in answers.flat_map(|answer| &answer.calls).filter(|call| call.name == tool) {
+    for call in answers.flat_map(|answer| &answer.calls).filter(|call| means(&call.name, tool)) {
         let Arguments::Object(object) = &call.arguments else { continue };
         for value in arguments.iter().filter_map(|argument| object.get(*argument)) {
             let several = value.as_array().map_or(slice::from_ref(value), Vec::as_slice);

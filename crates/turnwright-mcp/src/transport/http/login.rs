@@ -348,6 +348,11 @@ impl ServerLogin {
             let why = format!("the `issuer` ({issuer}) does not confirm the `token_endpoint`");
             return Err(AuthError::MetadataError(why));
         }
+        // At such an address it may also name none.
+        if metadata.issuer.is_none() && !keeps_code(&metadata) {
+            let why = "the `token_endpoint` is not on the host of the `authorization_endpoint`";
+            return Err(AuthError::MetadataError(why.to_owned()));
+        }
         manager.set_metadata(metadata.clone());
         Ok((manager, metadata))
     }
